@@ -1,0 +1,1 @@
+"""Where the simulator's seconds come from: profiles, their fit, their provenance and error."""

@@ -1,0 +1,1 @@
+"""Whether a request may join the replica that was chosen for it."""

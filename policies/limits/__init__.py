@@ -1,0 +1,1 @@
+"""What one key may ask for: limits at the gateway."""

@@ -1,0 +1,87 @@
+"""Pools of identical replicas, and the engine options of one replica under vLLM's names."""
+
+from typing import Literal, Self
+
+from fleetsim.sim.scenario.section import Section
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+
+class EngineOptions(Section):
+    """`vllm serve` options by their own names; what is left out is vLLM's default for the GPU."""
+
+    max_num_seqs: int | None = Field(default=None, ge=1)
+    """Most sequences running in one step."""
+    max_num_batched_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens, prefill and decode, scheduled in one step."""
+    max_model_len: int | None = Field(default=None, ge=2)
+    """Context length: prompt and output together; left out, the model's own."""
+    block_size: int = Field(default=16, ge=1)
+    """Tokens in one KV block."""
+    gpu_memory_utilization: float = Field(default=0.92, gt=0.0, le=1.0)
+    """Share of the GPU's memory that the engine may use; it sets the number of KV blocks."""
+    num_gpu_blocks_override: int | None = Field(default=None, ge=2)
+    """KV blocks, instead of what the profile works out; one of them is the null block."""
+    enable_prefix_caching: bool = True
+    """Keep and reuse the KV blocks of shared prefixes."""
+    enable_chunked_prefill: bool = True
+    """Let a prompt be prefilled over several steps."""
+    long_prefill_token_threshold: int = Field(default=0, ge=0)
+    """Longest prefill chunk of one request in one step; 0 is no limit."""
+    watermark: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Share of the KV blocks kept free when a waiting request is admitted."""
+    scheduler_reserve_full_isl: bool = True
+    """Admit a request only when blocks for its whole prompt are free, not just the first chunk."""
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    """Order of the waiting queue, and which sequence is preempted when blocks run out."""
+    async_scheduling: bool = True
+    """Schedule the next step while the GPU works on this one."""
+    kv_cache_dtype: str = Field(default="auto", min_length=1)
+    """Data type of the KV cache; `auto` is the profile's."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        budget, seqs = self.max_num_batched_tokens, self.max_num_seqs
+        if budget is not None and seqs is not None and budget < seqs:
+            raise PydanticCustomError(
+                "engine_budget",
+                "max_num_batched_tokens ({budget}) must be at least max_num_seqs ({seqs})",
+                {"budget": budget, "seqs": seqs},
+            )
+        length = self.max_model_len
+        if (
+            not self.enable_chunked_prefill
+            and budget is not None
+            and length is not None
+            and budget < length
+        ):
+            raise PydanticCustomError(
+                "engine_chunking",
+                "without chunked prefill max_num_batched_tokens ({budget}) must be at least "
+                "max_model_len ({length})",
+                {"budget": budget, "length": length},
+            )
+        if length is not None and self.long_prefill_token_threshold > length:
+            raise PydanticCustomError(
+                "engine_threshold",
+                "long_prefill_token_threshold ({threshold}) must be at most "
+                "max_model_len ({length})",
+                {"threshold": self.long_prefill_token_threshold, "length": length},
+            )
+        return self
+
+
+class Pool(Section):
+    """Identical replicas of one engine configuration."""
+
+    profile: str = Field(min_length=1)
+    """Calibrated profile of (GPU, model, precision, TP, engine version): a shipped one by name,
+    or a JSON file relative to the scenario file."""
+    model: str | None = Field(default=None, min_length=1)
+    """The model's name in requests; left out, the profile's."""
+    replicas: int = Field(ge=1)
+    """How many, all ready from the start."""
+    engine: EngineOptions = EngineOptions()
+    """The engine's options."""
+    gpu_usd_per_hour: float | None = Field(default=None, ge=0.0)
+    """Price of one GPU for an hour; left out, the profile's."""

@@ -1,0 +1,103 @@
+"""The default scenario, written out with a comment on every key.
+
+It is what `fleetsim run` runs without a file, what `fleetsim init` writes, and the shipped
+`scenarios/quickstart.yaml`: one text, so that they cannot drift apart.
+"""
+
+TEMPLATE = """\
+# A fleetsim scenario: everything that decides a run.
+#
+#   fleetsim validate quickstart.yaml
+#   fleetsim run quickstart.yaml --set pools.chat.replicas=8
+#
+# Durations are seconds, or text such as 250ms, 30s, 5m, 2h. Lines that begin with "#  " show
+# what else can be set; the values in them are the defaults unless the comment says otherwise.
+
+name: quickstart # names the result folder
+seed: 0 # every random draw is derived from this one number
+
+workload:
+  trace: sample # the bundled synthetic sample, or a trace file relative to this one
+  #  format: azure              # left out: told from the content
+  #  time_scale: 1.0            # 4 squeezes the trace: four times the rate, turns closer together
+  #  head: 1000                 # only the first so many requests (default: all)
+  #
+  #  Instead of `trace`, requests made up from the seed, as `vllm bench serve` makes them:
+  #  synthetic:
+  #    arrivals: {process: poisson, rate_per_s: 8}   # or gamma, with burstiness (1 = poisson)
+  #    requests: 500
+  #    prompt_tokens: 800
+  #    output_tokens: 200
+  #    random_range_ratio: 0.0  # 0.5: lengths uniform in half to one and a half times these
+  #
+  #  closed_loop: {concurrency: 64}   # ignore arrival times, keep so many in flight (default: off)
+  #  max_tokens: context        # what requests ask for if the trace does not say:
+  #                             # context (all that is left), output (its true length), or a number
+  #  stop: eos                  # eos: at the recorded length; length: always at max_tokens
+  #  over_length: reject        # prompt leaves no room in the context: reject, or truncate it
+
+client:
+  network_delay_s: 0 # one way, between client and gateway
+  #  timeout_s: 60s             # clients give up after this (default: never)
+
+gateway:
+  service_s: 0 # a gateway worker's time for one request
+  workers: 16 # requests that the gateway handles at once
+  #  max_tokens_cap: 4096       # requests that ask for more are refused (default: no cap)
+  #  tenants:                   # "*" is every tenant without an entry (default: no limits)
+  #    "*":
+  #      limits: [{policy: token_bucket, tokens_per_minute: 600000, burst_tokens: 100000}]
+
+router:
+  routing:
+    policy: power_of_two # which replica; `fleetsim policies` lists them with their parameters
+  admission:
+    policy: always # whether to let a request in at all
+  prefix_knowledge: own_history # what the router knows of the caches: none, own_history, events
+  #  prefix_knowledge: {source: events, delay_s: 500ms}   # the caches' own events, that late
+  scrape_interval_s: 1s # how old a scraped metric may be
+  #  default_pool: chat         # for requests that name no model (default: the first pool)
+  #  log_decisions: false       # record every routing decision with its scores
+
+pools:
+  chat: # a name of your choice
+    profile: llama-3.1-8b-bf16-tp1-h100 # calibrated GPU, model, precision, TP; or a JSON file
+    replicas: 4
+    #  model: llama-3.1-8b      # the name that requests use (default: the profile's)
+    #  gpu_usd_per_hour: 2.5    # (default: the profile's)
+    #  engine:                  # `vllm serve` options; left out: vLLM's defaults for this GPU
+    #    max_num_seqs: 1024
+    #    max_num_batched_tokens: 8192
+    #    max_model_len: 131072
+    #    block_size: 16
+    #    gpu_memory_utilization: 0.92
+    #    num_gpu_blocks_override: 27000   # (default: worked out from the profile)
+    #    enable_prefix_caching: true
+    #    enable_chunked_prefill: true
+    #    long_prefill_token_threshold: 0  # longest prefill chunk in one step; 0 is no limit
+    #    watermark: 0.0         # share of KV blocks kept free on admission
+    #    scheduler_reserve_full_isl: true # admit only if the whole prompt fits
+    #    scheduling_policy: fcfs          # or priority
+    #    async_scheduling: true
+    #    kv_cache_dtype: auto
+
+slo:
+  percentiles: # the run passes if all of these hold
+    - {metric: client_ttft_s, percentile: 50, at_most_s: 300ms}
+    - {metric: client_ttft_s, percentile: 99, at_most_s: 1s}
+    - {metric: tpot_s, percentile: 90, at_most_s: 50ms}
+    #  add max_prompt_tokens: 2048 to look at short prompts only
+  per_request: # a request that meets all of these counts for attainment and goodput
+    client_ttft_s: 1s
+    tpot_s: 50ms
+    #  also: gateway_ttft_s, engine_ttft_s, e2e_s
+
+measurement:
+  warm_up_s: 0 # arrivals before this are served but not counted
+  cool_down_s: 0 # nor those in the last so many seconds
+  #  horizon_s: 1h              # stop here; what is unfinished is a miss (default: all end)
+
+results:
+  steps: histogram # engine steps as a histogram, or none
+  sample_interval_s: 1s # spacing of the time series
+"""

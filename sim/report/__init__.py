@@ -1,0 +1,1 @@
+"""Seeing a result: a table for the terminal, figures for the page."""

@@ -1,0 +1,1 @@
+"""What a run leaves: tables, summary, and the definition of every number."""

@@ -1,0 +1,381 @@
+"""Runs a workload through the installed vLLM: its real engine core and scheduler, without a model.
+
+`EngineCore.step` (sync) and `EngineCore.step_with_batch_queue` (async, queue of two) are called as
+they stand. Only what surrounds them is replaced: the executor is a serial GPU on a simulated clock
+whose outputs are the workload's own tokens, and the client's messages come from the workload. The
+model configuration is a namespace with the few attributes that the scheduler reads, so neither a
+model nor a GPU is needed.
+
+Left out of the clock: the host's own time, among it the millisecond that the real loop sleeps
+after a step that executed nothing. Aborts that reach the core within one step are applied in
+order of time; the real core applies them as one set, in hash order.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import queue
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from differential.recording import Recording, RequestRecord, Row
+from differential.workloads import (
+    EngineSettings,
+    Workload,
+    check,
+    output_token_id,
+    outside_events,
+    prompt_token_ids,
+    step_duration_s,
+)
+from vllm import __version__ as vllm_version
+from vllm.config import CacheConfig, ObservabilityConfig, ParallelConfig, SchedulerConfig
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+
+__all__ = ["run", "vllm_version"]
+
+_MAX_EMPTY_STEPS = 1000
+
+
+class _Run:
+    """State shared by the parts of one run: the clock and what is recorded so far."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.index = {request["id"]: i for i, request in enumerate(workload["requests"])}
+        self.now_s = 0.0
+        self.gpu_free_s = 0.0
+        self.rows: list[Row] = []
+        self.preempted: list[str] = []  # since the last row
+        self.scheduled_rows: deque[Row | None] = deque()  # not yet updated; None: an empty step
+        self.first_token_s: dict[str, float] = {}
+        self.tokens: dict[str, int] = dict.fromkeys(self.index, 0)
+        self.records: dict[str, RequestRecord] = {}
+        self.empty_steps = 0
+        self.unsent_aborts = deque(
+            (time_s, workload["requests"][i]["id"])
+            for time_s, kind, i in outside_events(workload)
+            if kind == 1
+        )
+
+
+class _RecordingMixin:
+    """Observes the scheduler's public steps; changes nothing that they do."""
+
+    run: _Run
+
+    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.run.preempted.append(request.request_id)
+        super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        free_before = self._free_blocks_count()
+        output = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        run = self.run
+        if not output.num_scheduled_tokens:
+            run.scheduled_rows.append(None)
+            run.empty_steps += 1
+            if run.empty_steps > _MAX_EMPTY_STEPS:
+                raise RuntimeError(f"{run.workload['name']}: the engine makes no progress")
+            return output
+        run.empty_steps = 0
+        scheduled = [
+            (request_id, tokens, self.requests[request_id].num_computed_tokens - tokens)  # type: ignore[attr-defined]
+            for request_id, tokens in output.num_scheduled_tokens.items()
+        ]
+        context = {request_id: before for request_id, _, before in scheduled}
+        resumed = output.scheduled_cached_reqs.resumed_req_ids
+        duration = step_duration_s(
+            output.total_num_scheduled_tokens, sum(before for _, _, before in scheduled)
+        )
+        start_s = max(run.gpu_free_s, run.now_s)
+        run.gpu_free_s = start_s + duration
+        row = Row(
+            step=len(run.rows),
+            t_sched=run.now_s,
+            t_start=start_s,
+            t_end=run.gpu_free_s,
+            scheduled=scheduled,
+            admitted={new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs},
+            resumed={r: context[r] for r, _, _ in scheduled if r in resumed},
+            preempted=run.preempted,
+            running=[r.request_id for r in self.running],  # type: ignore[attr-defined]
+            waiting=[r.request_id for r in self.waiting],  # type: ignore[attr-defined]
+            free_before=free_before,
+            free_scheduled=self._free_blocks_count(),
+        )
+        run.preempted = []
+        run.rows.append(row)
+        run.scheduled_rows.append(row)
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_output: Any) -> Any:
+        outputs = super().update_from_output(scheduler_output, model_output)  # type: ignore[misc]
+        run = self.run
+        row = run.scheduled_rows.popleft()
+        for client in outputs.values():
+            for output in client.outputs:
+                if output.new_token_ids:
+                    run.first_token_s.setdefault(output.request_id, run.now_s)
+                    run.tokens[output.request_id] += len(output.new_token_ids)
+                if output.finish_reason is not None:
+                    if row is None:
+                        raise RuntimeError("a step without tokens finished a request")
+                    row.finished.append(output.request_id)
+                    self._ended(output.request_id, str(output.finish_reason), "")
+        if row is not None:
+            row.free_updated = self._free_blocks_count()
+        return outputs
+
+    def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
+        for request_id in (request_ids,) if isinstance(request_ids, str) else request_ids:
+            request = self.requests.get(request_id)  # type: ignore[attr-defined]
+            if request is not None:
+                self._ended(request_id, "abort", request.status.name.lower())
+        return super().finish_requests(request_ids, finished_status)  # type: ignore[misc]
+
+    def _ended(self, request_id: str, reason: str, aborted_from: str) -> None:
+        run = self.run
+        run.records[request_id] = RequestRecord(
+            first_token_s=run.first_token_s.get(request_id),
+            end_s=run.now_s,
+            tokens=run.tokens[request_id],
+            reason=reason,
+            aborted_from=aborted_from,
+        )
+
+    def _free_blocks_count(self) -> int:
+        return int(self.kv_cache_manager.block_pool.get_num_free_blocks())  # type: ignore[attr-defined]
+
+
+class _RecordingScheduler(_RecordingMixin, Scheduler):
+    """vLLM's synchronous scheduler, observed."""
+
+
+class _RecordingAsyncScheduler(_RecordingMixin, AsyncScheduler):
+    """vLLM's asynchronous scheduler, observed."""
+
+
+class _Pending:
+    """The future of one step: waiting for it moves the clock to the step's end."""
+
+    def __init__(self, core: _Core, output: Any, end_s: float) -> None:
+        self._core = core
+        self._output = output
+        self._end_s = end_s
+        # what each request really samples is fixed at schedule time: nothing for a partial prompt
+        requests = core.scheduler.requests
+        self._samples = {
+            request_id: not requests[request_id].is_prefill_chunk
+            for request_id in output.num_scheduled_tokens
+        }
+
+    def result(self) -> ModelRunnerOutput:
+        core = self._core
+        run = core.run
+        run.now_s = max(run.now_s, self._end_s)
+        while run.unsent_aborts and run.unsent_aborts[0][0] < run.now_s:
+            core.aborts_queue.put_nowait([run.unsent_aborts.popleft()[1]])
+        ids = list(self._samples)
+        return ModelRunnerOutput(
+            req_ids=ids,
+            req_id_to_index={request_id: i for i, request_id in enumerate(ids)},
+            sampled_token_ids=[self._token(request_id) for request_id in ids],
+        )
+
+    def _token(self, request_id: str) -> list[int]:
+        request = self._core.scheduler.requests.get(request_id)
+        if request is None or not self._samples[request_id]:
+            return []
+        index = self._core.run.index[request_id]
+        spec = self._core.run.workload["requests"][index]
+        return [output_token_id(index, spec, request.num_output_tokens)]
+
+
+class _Executor:
+    """A serial GPU: a step begins when the one before it has ended."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self._last: _Pending | None = None
+
+    def execute_model(self, scheduler_output: Any, non_block: bool = False) -> _Pending:
+        row = self._core.run.scheduled_rows[-1]
+        end_s = self._core.run.now_s if row is None else row.t_end
+        self._last = _Pending(self._core, scheduler_output, end_s)
+        return self._last
+
+    def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> _Pending:
+        if self._last is None:
+            raise RuntimeError("no step to sample from")
+        return self._last
+
+
+class _Core(EngineCore):  # type: ignore[misc]
+    """vLLM's engine core with a simulated executor; step functions as they are."""
+
+    def __init__(self, workload: Workload) -> None:
+        engine = workload["engine"]
+        self.run = _Run(workload)
+        self.vllm_config = _vllm_config(engine)
+        self.scheduler = _scheduler(self.vllm_config, engine)
+        self.scheduler.run = self.run
+        self.log_stats = False
+        self.is_mm_encoder_only = False
+        self.is_pooling_model = False
+        self.check_for_draft_tokens = False
+        self.async_scheduling = engine["async_scheduling"]
+        self.engines_running = False
+        self._weight_version = None
+        self.aborts_queue = queue.Queue()
+        self.model_executor = _Executor(self)
+        self.batch_queue_size = self.vllm_config.max_concurrent_batches
+        self.batch_queue = deque(maxlen=2) if self.async_scheduling else None
+        self.step_fn = self.step_with_batch_queue if self.async_scheduling else self.step
+
+    def has_work(self) -> bool:
+        return self.scheduler.has_requests() or bool(self.batch_queue)
+
+    def abort_requests(self, request_ids: list[str]) -> None:
+        for request_id in request_ids:
+            self.scheduler.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
+
+
+def _vllm_config(engine: EngineSettings) -> Any:
+    scheduler_config = SchedulerConfig(
+        max_num_seqs=engine["max_num_seqs"],
+        max_num_batched_tokens=engine["max_num_batched_tokens"],
+        max_model_len=engine["max_model_len"],
+        is_encoder_decoder=False,
+        enable_chunked_prefill=engine["enable_chunked_prefill"],
+        policy=engine["policy"],
+        long_prefill_token_threshold=engine["long_prefill_token_threshold"],
+        watermark=engine["watermark"],
+        scheduler_reserve_full_isl=engine["scheduler_reserve_full_isl"],
+        async_scheduling=engine["async_scheduling"],
+    )
+    cache_config = CacheConfig(
+        block_size=engine["block_size"], enable_prefix_caching=engine["enable_prefix_caching"]
+    )
+    cache_config.num_gpu_blocks = engine["num_gpu_blocks"]
+    batches = 2 if engine["async_scheduling"] else 1
+    model_config = SimpleNamespace(
+        max_model_len=engine["max_model_len"],
+        runner_type="generate",
+        is_diffusion=False,
+        uses_mrope=False,
+        is_encoder_decoder=False,
+        supports_multimodal_inputs=False,
+        return_sampling_mask=False,
+        skip_tokenizer_init=True,
+        logits_processors=None,
+    )
+    return SimpleNamespace(
+        model_config=model_config,
+        scheduler_config=scheduler_config,
+        cache_config=cache_config,
+        lora_config=None,
+        kv_events_config=None,
+        parallel_config=ParallelConfig(),
+        observability_config=ObservabilityConfig(),
+        is_mm_encoder_only=False,
+        kv_transfer_config=None,
+        ec_transfer_config=None,
+        speculative_config=None,
+        num_speculative_tokens=0,
+        num_lookahead_tokens=0,
+        num_hash_lookahead_tokens=0,
+        num_prefill_lookahead_tokens=0,
+        max_in_flight_tokens=batches * engine["max_num_batched_tokens"],
+        max_concurrent_batches=batches,
+        use_v2_model_runner=False,
+        aux_output_config=SimpleNamespace(enabled=False),
+        ec_manager_config=SimpleNamespace(get_encoder_cache_manager_obj=lambda: None),
+        structured_outputs_config=SimpleNamespace(enable_in_reasoning=False, reasoning_parser=""),
+    )
+
+
+class _NoStructuredOutput:
+    def accept_tokens(self, request: Any, tokens: Any) -> bool:
+        return True
+
+    def grammar_bitmask(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _scheduler(vllm_config: Any, engine: EngineSettings) -> Any:
+    block_size = engine["block_size"]
+    attention = FullAttentionSpec(
+        block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
+    )
+    kv_cache_config = KVCacheConfig(
+        num_blocks=engine["num_gpu_blocks"],
+        kv_cache_tensors=[],
+        kv_cache_groups=[KVCacheGroupSpec(["layer"], attention)],
+    )
+    scheduler = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
+    return scheduler(
+        vllm_config=vllm_config,
+        kv_cache_config=kv_cache_config,
+        structured_output_manager=_NoStructuredOutput(),
+        block_size=block_size,
+        hash_block_size=block_size,
+        log_stats=False,
+    )
+
+
+def _request(workload: Workload, index: int) -> Request:
+    spec = workload["requests"][index]
+    stop_token_ids = []
+    if spec["stop"] == "eos":
+        stop_token_ids = [output_token_id(index, spec, spec["output_tokens"] - 1)]
+    block_hasher = None
+    if workload["engine"]["enable_prefix_caching"]:
+        block_hasher = get_request_block_hasher(workload["engine"]["block_size"], sha256)
+    return Request(
+        request_id=spec["id"],
+        prompt_token_ids=prompt_token_ids(index, spec),
+        sampling_params=SamplingParams(
+            max_tokens=spec["max_tokens"], ignore_eos=True, stop_token_ids=stop_token_ids
+        ),
+        pooling_params=None,
+        arrival_time=spec["arrival_s"],
+        priority=spec["priority"],
+        block_hasher=block_hasher,
+    )
+
+
+def run(workload: Workload) -> Recording:
+    """Run the workload to its end and return what the real engine did."""
+    check(workload)
+    init_none_hash(sha256)
+    core = _Core(workload)
+    inbox = deque(outside_events(workload))
+    while inbox or core.has_work():
+        if not core.has_work():
+            core.run.now_s = max(core.run.now_s, inbox[0][0])
+        while inbox and inbox[0][0] <= core.run.now_s:
+            _, kind, index = inbox.popleft()
+            if kind == 0:
+                core.add_request(_request(workload, index))
+            else:
+                core.abort_requests([workload["requests"][index]["id"]])
+        if core.has_work():
+            core.step_fn()
+    return Recording(core.run.rows, core.run.records)

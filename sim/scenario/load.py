@@ -1,9 +1,11 @@
 """A scenario file, with overrides, to a checked Scenario."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from fleetsim.sim.scenario.overrides import apply_overrides
+from fleetsim.sim.scenario.overrides import Override, apply_overrides
 from fleetsim.sim.scenario.problems import ScenarioError, scenario_error
+from fleetsim.sim.scenario.references import check_references
 from fleetsim.sim.scenario.scenario import Origin, Scenario
 from fleetsim.sim.scenario.template import TEMPLATE
 from fleetsim.sim.scenario.yaml_text import Loc, dotted, parse_yaml
@@ -15,15 +17,23 @@ DEFAULT_SOURCE = "default scenario"
 
 def default_scenario() -> Scenario:
     """The bundled sample trace on four Llama-3.1-8B replicas: what `fleetsim run` runs."""
-    return load_scenario(None, [])
+    return load_scenario(None)
 
 
-def load_scenario(path: str | Path | None, overrides: list[str] | None = None) -> Scenario:
-    """Read a scenario file, apply `a.b=value` overrides, check everything but the trace.
+def load_scenario(
+    path: str | Path | None,
+    overrides: Sequence[str] = (),
+    *,
+    trace: str | None = None,
+    seed: int | None = None,
+) -> Scenario:
+    """Read a scenario file, apply changes, check everything but the trace's content.
 
     Args:
         path: a YAML file; None is the default scenario.
-        overrides: changes, applied in order, as `--set` takes them.
+        overrides: changes `a.b=value`, applied in order, as `--set` takes them.
+        trace: another trace, relative to the working folder, or `sample`.
+        seed: another seed.
 
     Raises:
         ScenarioError: keys or values that are wrong, all of them at once.
@@ -39,28 +49,52 @@ def load_scenario(path: str | Path | None, overrides: list[str] | None = None) -
             Path(path).stem,
         )
     data, lines = parse_yaml(text, source)
+    if path is None:
+        lines = {}  # nobody could look them up
     if not isinstance(data, dict):
         what = "is empty" if data is None else "is not a mapping of keys to values"
         raise InputError(f"{source}: {what}; `fleetsim init` writes a scenario to start from")
     if stem is not None:
         data.setdefault("name", stem)
-    written = apply_overrides(data, overrides or [])
-
-    def where(loc: Loc) -> str:
-        """The override or the line that is nearest above the key."""
-        for end in range(len(loc), -1, -1):
-            if loc[:end] in written:
-                return written[loc[:end]]
-            if loc[:end] in lines and path is not None:
-                return f"{source}:{lines[loc[:end]]}"
-        return source
+    changes = [Override.parse(text) for text in overrides]
+    if trace is not None:
+        changes.append(Override(("workload", "trace"), trace, f"--trace {trace}"))
+    if seed is not None:
+        changes.append(Override(("seed",), seed, f"--seed {seed}"))
+    written = apply_overrides(data, changes)
+    where = _Whereabouts(source, lines, written)
 
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
         raise scenario_error(error, where) from None
     origin = Origin(source, folder, frozenset(dotted(loc) for loc in written))
-    return scenario.with_origin(origin)
+    scenario = scenario.with_origin(origin)
+    check_references(scenario, where)
+    return scenario
+
+
+class _Whereabouts:
+    """Says where a key came from: the override that wrote it, or its line in the file."""
+
+    def __init__(self, source: str, lines: dict[Loc, int], written: dict[Loc, str]) -> None:
+        self._source = source
+        self._lines = lines
+        self._written = written
+
+    def __call__(self, loc: Loc) -> str:
+        above = [loc[:end] for end in range(len(loc), 0, -1)]
+        for at in above:
+            if at in self._written:
+                return self._written[at]
+        for at in above:
+            if at == loc or at not in self._lines:
+                for key, override in self._written.items():
+                    if key[: len(at)] == at:
+                        return override
+            if at in self._lines:
+                return f"{self._source}:{self._lines[at]}"
+        return self._source
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,114 @@
+"""The command's shape, and the one place where an error becomes an exit code.
+
+Exit codes: 0 done, 2 something that the user gave is wrong, 130 stopped with Ctrl-C. Standard
+output carries the result and nothing else; progress, notes and errors go to standard error.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from fleetsim import __version__
+from fleetsim.cli.init import init
+from fleetsim.cli.policies import policies
+from fleetsim.cli.run import run
+from fleetsim.cli.schema import schema
+from fleetsim.cli.validate import validate
+from fleetsim.traces.errors import InputError
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+_HELP = """
+What would users have felt, and what would it have cost, on another fleet?
+
+fleetsim replays a trace of LLM requests through a simulated fleet (gateway, router, vLLM
+replicas) and reports TTFT, TPOT, end-to-end latency, goodput against an SLO, and cost.
+
+\b
+Examples:
+  fleetsim run                                      the bundled sample on four H100s
+  fleetsim run --set pools.chat.replicas=8          the same on eight
+  fleetsim run --trace my_trace.csv --out my_run    your own trace
+  fleetsim init my_fleet.yaml                       a commented scenario to edit
+  fleetsim policies                                 routers, admission, limits
+
+\b
+Exit codes: 0 done; 2 bad input, said in one line; 130 stopped with Ctrl-C.
+"""
+
+app = typer.Typer(
+    name="fleetsim",
+    help=_HELP,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(short_help="Simulate a scenario.")(run)
+app.command(short_help="Check a scenario without running it.")(validate)
+app.command(short_help="List the policies and their parameters.")(policies)
+app.command(short_help="Write a commented scenario.")(init)
+app.command(short_help="Print a scenario's JSON Schema.")(schema)
+
+# Typer carries its own copy of click or depends on it, by version; this class is in both.
+_UsageError = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fleetsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; outside input never ends in a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(
+            args=given or ["--help"],
+            prog_name="fleetsim",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return int(code or 0)
+    except InputError as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        _note("fleetsim: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has had enough (`fleetsim policies | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        what = error.strerror or str(error)
+        return _fail(f"{error.filename}: {what}" if error.filename else what)
+    except Exception as error:
+        if not isinstance(error, _UsageError):
+            raise
+        return _fail(error.format_message())
+
+
+def _fail(message: str) -> int:
+    _note("fleetsim: error: " + message.replace("\n", " "))
+    return EXIT_BAD_INPUT
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)

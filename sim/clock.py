@@ -15,12 +15,12 @@ from typing import Any
 import simpy
 
 # Order at one instant. A request that arrives exactly when a step ends is in the next schedule.
-READY = 0
-STEP_END = 1
-ARRIVAL = 2
-SCHEDULE = 3
-SCRAPE = 4
-CONTROL = 5
+READY = 1
+STEP_END = 2
+ARRIVAL = 3
+SCHEDULE = 4
+SCRAPE = 5
+CONTROL = 6
 
 _COMPONENTS = 1 << 32
 
@@ -38,22 +38,28 @@ class Alarm:
 class Clock(simpy.Environment):
     """SimPy environment with absolute, totally ordered alarms.
 
-    Ordinary SimPy processes work in it too; their events come after those of the same instant
-    that were set by `at`, in SimPy's own order.
+    Ordinary SimPy processes work in it too; their events come before the alarms of the same
+    instant, in SimPy's own order.
     """
 
     def at(
         self, time_s: float, order: int, component: int, callback: Callable[[Any], None]
-    ) -> None:
+    ) -> Alarm:
         """Call `callback` at `time_s` (not before now), after everything of a lower order.
 
         Args:
             time_s: absolute simulated time in seconds.
             order: one of READY, STEP_END, ARRIVAL, SCHEDULE, SCRAPE, CONTROL.
             component: number of the replica, client or loop; breaks ties within an order.
-            callback: called with the alarm; ignore the argument.
+            callback: called with the alarm.
+
+        Returns:
+            The alarm, for a caller who wants to tell a stale one from the one it last set:
+            that is cheaper than taking an event out of the queue.
         """
+        alarm = Alarm(callback)
         heappush(
             self._queue,  # type: ignore[arg-type]
-            (time_s, order * _COMPONENTS + component, next(self._eid), Alarm(callback)),  # type: ignore[misc]
+            (time_s, order * _COMPONENTS + component, next(self._eid), alarm),  # type: ignore[misc]
         )
+        return alarm

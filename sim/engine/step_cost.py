@@ -16,6 +16,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
+from fleetsim.calibration.profile import Profile
 from fleetsim.traces.errors import InputError
 
 __all__ = ["HostWork", "SchedulingMode", "StepCost", "StepCostParameters"]
@@ -107,6 +108,13 @@ class StepCost:
             host,
             mode,
         )
+
+    @classmethod
+    def from_profile(cls, profile: Profile, mode: SchedulingMode = "async") -> "StepCost":
+        """The step cost of a calibrated profile under one scheduling mode."""
+        if mode not in profile.host_work:
+            raise InputError(f"scheduling mode {mode!r} is unknown; use async or sync")
+        return cls(profile.step_cost, profile.host_work[mode].work, mode)
 
     def decode_terms(self, n_decodes: int) -> DecodeTerms:
         """``(gpu_const_s, gpu_per_kv_token_s, floor_s, extra_s)`` of steps of n_decodes decodes.

@@ -1,0 +1,545 @@
+"""vLLM V1's scheduler, exactly, at a cost per step that does not grow with the batch.
+
+Semantics: vLLM 0.32 `vllm/v1/core/sched/scheduler.py` and `async_scheduler.py`. Decoding
+sequences are not walked. They are held as aggregates: how many, the sum of their context, the
+steps at which each needs a block (by `offset` modulo the block size) and the steps at which each
+ends (a heap). A plain step is then: count, look up one bucket, add.
+
+That is exact because in vLLM, under FCFS without long_prefill_token_threshold, the running list
+is all decodes in order of admission and then at most one partial prefill; decodes always fit the
+token budget; and when the step's blocks are all free, their order does not matter. Where that
+does not hold (a shortage of blocks, priority scheduling, a threshold), the sequences are walked
+one by one as vLLM does (`running.py`), on the same state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+
+from . import running
+from .kv_cache import BlockPool, Holding, Node
+from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
+from .settings import EngineSettings
+
+
+class Batch:
+    """What one step computes; the shape from which its cost follows.
+
+    Attributes:
+        step: its number.
+        n_decodes, kv_tokens: sequences that decode, and the sum of their context tokens computed
+            before this step.
+        n_prefills, prefill_tokens: prefill chunks and their tokens.
+        prefill_sq: sum of c * c over chunks of c tokens.
+        prefill_ctx: sum of c * p, p being the chunk's context tokens before this step.
+        prefill_kv_tokens: sum of p.
+        firsts: sequences whose prefill this step completes: it makes a token of each.
+        admitted: sequences that began or resumed in this step.
+    """
+
+    __slots__ = (
+        "admitted",
+        "firsts",
+        "kv_tokens",
+        "n_decodes",
+        "n_prefills",
+        "prefill_ctx",
+        "prefill_kv_tokens",
+        "prefill_sq",
+        "prefill_tokens",
+        "step",
+    )
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.n_decodes = 0
+        self.kv_tokens = 0
+        self.n_prefills = 0
+        self.prefill_tokens = 0
+        self.prefill_sq = 0
+        self.prefill_ctx = 0
+        self.prefill_kv_tokens = 0
+        self.firsts: list[Sequence] = []
+        self.admitted: list[Sequence] = []
+
+    def add_prefill(self, chunk_tokens: int, context_tokens: int) -> None:
+        """Add a chunk to the shape."""
+        self.n_prefills += 1
+        self.prefill_tokens += chunk_tokens
+        self.prefill_sq += chunk_tokens * chunk_tokens
+        self.prefill_ctx += chunk_tokens * context_tokens
+        self.prefill_kv_tokens += context_tokens
+
+
+class Scheduler:
+    """The scheduler and KV cache of one engine.
+
+    `schedule` decides a step and allocates for it; `update` takes its result. In between, and
+    only then, the engine may abort requests. Under async scheduling, step N + 1 is scheduled
+    before step N is updated: call schedule, schedule, update, schedule, update, ...
+
+    Attributes:
+        step: number of the next step; counts steps that computed something.
+        waiting: the queue; may hold dead sequences, `n_waiting` counts the live ones.
+        running: in order of admission; may hold dead ones, `n_running` counts the live ones.
+        n_decodes, context_tokens: sequences in DECODE, and the sum of their computed tokens as of
+            now, before the next step is scheduled.
+        partials: running sequences in PREFILL, in order of admission.
+        head_blocked: the first waiting request could not be admitted, and nothing has happened
+            since that could change that.
+        preempted: sequences preempted by the last `schedule`, in order.
+        preemptions, shortage_steps, stalled_steps: counts of what is rare: preemptions, steps
+            walked for want of blocks, steps in which a decode got no token.
+        prefix_queries_tokens, prefix_hits_tokens: vLLM's prefix_cache_queries and _hits, first
+            admissions only.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.pool = BlockPool(settings.num_gpu_blocks, settings.enable_prefix_caching)
+        self.block_size = settings.block_size
+        self.lag = settings.async_scheduling
+        self.by_priority = settings.scheduling_policy == "priority"
+        self.walks = self.by_priority or settings.long_prefill_token_threshold > 0
+        self.watermark_blocks = settings.watermark_blocks
+        self.step = 0
+        self.waiting: deque[Sequence] | list[Sequence] = [] if self.by_priority else deque()
+        self.n_waiting = 0
+        self.running: list[Sequence] = []
+        self.n_running = 0
+        self.n_decodes = 0
+        self.context_tokens = 0
+        self.needs_block: list[dict[Sequence, None]] = [{} for _ in range(self.block_size)]
+        self.finishes: list[tuple[int, int, Sequence]] = []
+        self.partials: list[Sequence] = []
+        self.chained: dict[Sequence, None] = {}
+        self.ending: list[Sequence] = []
+        self.head_blocked = False
+        self.preempted: list[Sequence] = []
+        self.admissions = 0
+        self.preemptions = 0
+        self.shortage_steps = 0
+        self.stalled_steps = 0
+        self.prefix_queries_tokens = 0
+        self.prefix_hits_tokens = 0
+
+    # -- the queue -------------------------------------------------------------------------
+
+    def add(self, sequence: Sequence) -> None:
+        """A request arrives."""
+        sequence.state = WAITING
+        if self.by_priority:
+            heappush(self.waiting, sequence)  # type: ignore[arg-type]
+            self.head_blocked = False
+        else:
+            self.waiting.append(sequence)
+            if self.n_waiting == 0:
+                self.head_blocked = False
+        self.n_waiting += 1
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request goes to the front (FCFS) or to its place (priority)."""
+        if self.by_priority:
+            heappush(self.waiting, sequence)  # type: ignore[arg-type]
+        else:
+            self.waiting.appendleft(sequence)  # type: ignore[union-attr]
+        self.n_waiting += 1
+
+    def head(self) -> Sequence | None:
+        """The first live waiting request."""
+        waiting = self.waiting
+        while waiting:
+            sequence = waiting[0]
+            if sequence.state == WAITING:
+                return sequence
+            self._pop_head()
+        return None
+
+    def _pop_head(self) -> None:
+        if self.by_priority:
+            heappop(self.waiting)  # type: ignore[arg-type]
+        else:
+            self.waiting.popleft()  # type: ignore[union-attr]
+
+    # -- a step ----------------------------------------------------------------------------
+
+    def schedule(self) -> Batch | None:
+        """Decide the next step, and allocate for it. None if there is nothing to compute."""
+        step = self.step
+        if self.lag:
+            self._collect_ending(step - 1)
+        if self.preempted:
+            self.preempted = []
+        batch = Batch(step)
+        if self.walks:
+            budget = running.walk(self, batch)
+        else:
+            bucket = self.needs_block[step % self.block_size]
+            if bucket:
+                need = len(bucket)
+                pool = self.pool
+                if need <= pool.n_blank + pool.n_free_hashed:
+                    pool.take(need)
+                else:
+                    running.walk_shortage(self, bucket)
+            batch.n_decodes = self.n_decodes
+            batch.kv_tokens = self.context_tokens
+            budget = self.settings.max_num_batched_tokens - self.n_decodes
+            if self.partials:
+                budget = self._continue_partial(batch, budget)
+        if self.chained:
+            self._register_outputs()
+        if self.n_waiting and not self.preempted and not self.head_blocked:
+            self._admit(batch, budget)
+        if batch.n_decodes == 0 and batch.n_prefills == 0:
+            return None
+        self.step = step + 1
+        self.context_tokens += self.n_decodes
+        for sequence in batch.firsts:
+            self._start_decode(sequence, step)
+        return batch
+
+    def update(self) -> list[Sequence]:
+        """Take the result of the oldest step not yet updated; free and return who ended.
+
+        First tokens need no update here: they are `Batch.firsts` of that step.
+        """
+        if not self.lag:
+            self._collect_ending(self.step - 1)
+        ending = self.ending
+        if not ending:
+            return ending
+        self.ending = []
+        ended = []
+        for sequence in ending:
+            state = sequence.state
+            if state == GONE:
+                continue  # aborted meanwhile
+            if state == WAITING:  # preempted with its last token under way
+                self.n_waiting -= 1
+            else:
+                if state == DECODE:
+                    self.leave_decode(sequence)
+                self.n_running -= 1
+                # The KV of the last token is never computed.
+                self.free(sequence, sequence.prompt_tokens + sequence.output_tokens - 1)
+            sequence.state = GONE
+            sequence.generated = sequence.output_tokens
+            ended.append(sequence)
+        if ended:
+            self.head_blocked = False
+            if len(self.running) > 2 * self.n_running + 16:
+                self.compact()
+        return ended
+
+    def abort(self, sequence: Sequence) -> None:
+        """The client is gone: free everything now. Call it between schedule and update."""
+        state = sequence.state
+        if state == WAITING:
+            self.n_waiting -= 1
+        elif state != GONE:
+            if state == PREFILL:
+                self.partials.remove(sequence)
+                registered = sequence.computed
+            else:
+                if state == DECODE:
+                    self.leave_decode(sequence)
+                registered = self.confirmed(sequence)
+            self.n_running -= 1
+            self.free(sequence, registered)
+        sequence.state = GONE
+        self.head_blocked = False
+
+    # -- decode aggregates -----------------------------------------------------------------
+
+    def _start_decode(self, sequence: Sequence, step: int) -> None:
+        """Its prefill ends with this step, which makes its next token; then it decodes."""
+        offset = step + 1 - sequence.target
+        sequence.state = DECODE
+        sequence.offset = offset
+        finish_step = step + sequence.output_tokens - sequence.generated - 1
+        sequence.finish_step = finish_step
+        heappush(self.finishes, (finish_step, sequence.admission, sequence))
+        self.needs_block[offset % self.block_size][sequence] = None
+        self.n_decodes += 1
+        self.context_tokens += sequence.target
+        if sequence.chain_blocks * self.block_size > sequence.target:
+            self.chained[sequence] = None
+
+    def leave_decode(self, sequence: Sequence, step: int | None = None) -> None:
+        """Take a sequence out of the aggregates, and make its own counts exact.
+
+        Args:
+            sequence: in DECODE.
+            step: the step before whose scheduling the counts hold; the next one if None.
+        """
+        if step is None:
+            step = self.step
+        computed = step - sequence.offset
+        del self.needs_block[sequence.offset % self.block_size][sequence]
+        self.n_decodes -= 1
+        self.context_tokens -= computed
+        sequence.computed = computed
+        sequence.generated = computed + 1 - sequence.prompt_tokens
+        if self.chained:
+            self.chained.pop(sequence, None)
+
+    def _collect_ending(self, last_step: int) -> None:
+        """Move those whose last token comes with `last_step` to `ending`.
+
+        Async scheduling leaves a sequence that reaches its cap out of the next step, though it
+        still holds its place and blocks; it cannot foresee a stop token, and lets it run on.
+        """
+        finishes = self.finishes
+        while finishes and finishes[0][0] <= last_step:
+            finish_step, admission, sequence = heappop(finishes)
+            if (
+                sequence.state != DECODE
+                or sequence.finish_step != finish_step
+                or sequence.admission != admission
+            ):
+                continue  # preempted, delayed or aborted since
+            if self.lag and sequence.capped:
+                self.leave_decode(sequence)
+                sequence.state = LAST_STEP_DONE
+            self.ending.append(sequence)
+
+    def delay(self, sequence: Sequence) -> None:
+        """A decode got no token in the step being scheduled: all its dates move by one."""
+        del self.needs_block[sequence.offset % self.block_size][sequence]
+        sequence.offset += 1
+        self.needs_block[sequence.offset % self.block_size][sequence] = None
+        self.context_tokens -= 1
+        sequence.finish_step += 1
+        heappush(self.finishes, (sequence.finish_step, sequence.admission, sequence))
+
+    def next_finish(self) -> int:
+        """Number of the step that makes some sequence's last token; far away if none does."""
+        finishes = self.finishes
+        while finishes:
+            finish_step, admission, sequence = finishes[0]
+            if (
+                sequence.state == DECODE
+                and sequence.finish_step == finish_step
+                and sequence.admission == admission
+            ):
+                return finish_step
+            heappop(finishes)
+        return 1 << 62
+
+    # -- leaps -----------------------------------------------------------------------------
+
+    def leap_limit(self, most: int) -> int:
+        """How many of the next steps are sure to be decodes of the present batch, at most `most`.
+
+        The last of them may be one that ends a sequence. Zero if the very next step may differ.
+        """
+        if self.partials or self.chained or self.walks or not self.n_decodes:
+            return 0
+        if self.n_waiting and not self.head_blocked:
+            return 0
+        if self.ending:
+            return 0
+        steps = self.next_finish() - self.step + 1
+        if steps > most:
+            steps = most
+        free = self.pool.num_free_blocks
+        if free < (steps // self.block_size + 1) * self.n_decodes:
+            steps = self._steps_with_blocks(steps, free)
+        return steps
+
+    def _steps_with_blocks(self, most: int, free: int) -> int:
+        size = self.block_size
+        cycles = min(most // size, free // self.n_decodes)
+        steps, free = cycles * size, free - cycles * self.n_decodes
+        while steps < most:
+            need = len(self.needs_block[(self.step + steps) % size])
+            if need > free:
+                break
+            free -= need
+            steps += 1
+        return steps
+
+    def leap(self, steps: int) -> None:
+        """Schedule that many steps at once; leap(i) and leap(j) are leap(i + j)."""
+        self.pool.take(self.blocks_needed(steps))
+        self.step += steps
+        self.context_tokens += steps * self.n_decodes
+
+    def blocks_needed(self, steps: int) -> int:
+        """Blocks that the next steps allocate if they are decodes of the present batch."""
+        size = self.block_size
+        need = steps // size * self.n_decodes
+        first = self.step
+        for k in range(first, first + steps % size):
+            need += len(self.needs_block[k % size])
+        return need
+
+    # -- prefill ---------------------------------------------------------------------------
+
+    def _continue_partial(self, batch: Batch, budget: int) -> int:
+        """The one partial prefill takes its next chunk, or preempts itself. Returns the budget."""
+        sequence = self.partials[0]
+        computed = sequence.computed
+        chunk = sequence.target - computed
+        if chunk > budget:
+            chunk = budget
+        if chunk <= 0:
+            return budget
+        size = self.block_size
+        need = -(-(computed + chunk) // size) + -computed // size
+        pool = self.pool
+        if need > pool.n_blank + pool.n_free_hashed:
+            # It is the last of running, and so its own victim.
+            self.shortage_steps += 1
+            running.pop_last(self)
+            running.preempt(self, sequence)
+            return budget
+        self.take_chunk(batch, sequence, chunk, need)
+        return budget - chunk
+
+    def take_chunk(self, batch: Batch, sequence: Sequence, chunk: int, need: int) -> None:
+        """Schedule a prefill chunk of a running sequence; `need` blocks are free for it."""
+        self.pool.take(need)
+        batch.add_prefill(chunk, sequence.computed)
+        sequence.computed += chunk
+        if sequence.chain_blocks > sequence.registered:
+            self.register_chain(sequence, sequence.computed)
+        if sequence.computed == sequence.target:
+            self.partials.remove(sequence)
+            batch.firsts.append(sequence)
+
+    def _admit(self, batch: Batch, budget: int) -> None:
+        """Admit waiting requests, head of line first, while budget, places and blocks last."""
+        settings = self.settings
+        pool = self.pool
+        size = self.block_size
+        threshold = settings.long_prefill_token_threshold
+        if threshold and self.n_running + self.n_waiting <= 1:
+            threshold = 0
+        while budget > 0 and self.n_running < settings.max_num_seqs:
+            sequence = self.head()
+            if sequence is None:
+                return
+            target = sequence.prompt_tokens + sequence.generated
+            pieces: list[Holding] = []
+            hits = idle_hits = 0
+            if pool.enable_caching and (sequence.chain or sequence.tail is not None):
+                pieces = pool.match(sequence.chain, sequence.tail, (target - 1) // size)
+                for run, lo in pieces:
+                    hits += run.hi - lo
+                    if run.ref == 0:
+                        idle_hits += run.hi - lo
+            computed = hits * size
+            chunk = target - computed
+            if 0 < threshold < chunk:
+                chunk = threshold
+            if chunk > budget:
+                if not settings.enable_chunked_prefill:
+                    break
+                chunk = budget
+            # Cached blocks that nobody holds count as free, so hitting them uses free blocks up.
+            taken = idle_hits - hits + (self.watermark_blocks if self.n_running else 0)
+            free = pool.n_blank + pool.n_free_hashed
+            end = -(-(computed + chunk) // size)
+            if (-(-target // size) if settings.scheduler_reserve_full_isl else end) + taken > free:
+                break
+            pool.touch(pieces)
+            pool.take(end - hits)
+            self._pop_head()
+            self.n_waiting -= 1
+            self.n_running += 1
+            self.running.append(sequence)
+            self.admissions += 1
+            sequence.admission = self.admissions
+            sequence.held = pieces
+            sequence.registered = hits
+            sequence.target = target
+            sequence.computed = computed + chunk
+            sequence.hit_tokens = computed
+            if sequence.preemptions == 0:
+                self.prefix_queries_tokens += target
+                self.prefix_hits_tokens += computed
+            if sequence.chain_blocks > hits and pool.enable_caching:
+                self.register_chain(sequence, sequence.computed)
+            batch.admitted.append(sequence)
+            batch.add_prefill(chunk, computed)
+            budget -= chunk
+            if sequence.computed == target:
+                batch.firsts.append(sequence)
+            else:
+                self.partials.append(sequence)
+            sequence.state = PREFILL
+        # Whoever is first now could not go in; until something is freed, nothing can change that
+        # (except the budget, which only a prefill of this very step can have used up).
+        self.head_blocked = self.n_waiting > 0 and not batch.n_prefills
+
+    # -- KV blocks of a sequence -----------------------------------------------------------
+
+    def register_chain(self, sequence: Sequence, tokens: int) -> None:
+        """Make the full blocks of its shared prefix findable, up to `tokens` tokens."""
+        full = min(tokens // self.block_size, sequence.chain_blocks)
+        done = sequence.registered
+        if full <= done or not self.pool.enable_caching:
+            return
+        pool, held = self.pool, sequence.held
+        start = 0
+        for key, n_blocks in sequence.chain:
+            end = start + n_blocks
+            if end > done:
+                pool.register(
+                    pool.node(key), max(done, start) - start, min(full, end) - start, held
+                )
+            if end >= full:
+                break
+            start = end
+        sequence.registered = full
+
+    def _register_outputs(self) -> None:
+        """Register blocks of outputs whose content the trace knows, as they fill."""
+        step = self.step
+        for sequence in sorted(self.chained, key=lambda s: s.admission):
+            tokens = step + 1 - sequence.offset
+            self.register_chain(
+                sequence, max(sequence.target, tokens - 1) if self.lag else tokens
+            )
+            self.head_blocked = False
+
+    def confirmed(self, sequence: Sequence) -> int:
+        """Tokens with KV that vLLM has registered for a sequence that just left DECODE.
+
+        Under async scheduling its last token is still under way and cannot be hashed yet.
+        """
+        if self.lag:
+            return max(sequence.target, sequence.computed - 1)
+        return sequence.computed
+
+    def free(self, sequence: Sequence, registered_tokens: int) -> None:
+        """Give all its blocks back: hashed ones to the queue's end, the others to its front.
+
+        Args:
+            sequence: with exact `computed`.
+            registered_tokens: tokens whose full blocks can be found again.
+        """
+        size = self.block_size
+        pool = self.pool
+        total = -(-sequence.computed // size)
+        if not pool.enable_caching:
+            pool.give_back(total)
+            return
+        full = registered_tokens // size
+        first = sequence.chain_blocks
+        done = max(sequence.registered, first)
+        if full > done:
+            if sequence.tail is None:
+                sequence.tail = Node(None)
+            pool.register(sequence.tail, done - first, full - first, sequence.held)
+        pool.release(sequence.held)
+        pool.give_back(total - full)
+        sequence.held = []
+        sequence.registered = 0
+
+    def compact(self) -> None:
+        """Drop the dead from `running`."""
+        self.running = [s for s in self.running if s.state in (PREFILL, DECODE, LAST_STEP_DONE)]

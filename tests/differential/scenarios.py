@@ -179,7 +179,7 @@ def scenarios() -> list[Workload]:
             [
                 request("hi1", 40, 30),
                 request("lo", 40, 30, priority=5, arrival_s=SOON_S),
-                request("hi2", 44, 30, arrival_s=5 * SOON_S),
+                request("hi2", 44, 30, arrival_s=6 * SOON_S),
             ],
             policy="priority",
             num_gpu_blocks=11,

@@ -86,6 +86,8 @@ DEFINITIONS: dict[str, str] = {
     "slo.percentiles.*.max_prompt_tokens": "longest prompt that the target counts; null: all",
     "slo.percentiles.*.observed_s": "the percentile over all offered requests that the target "
     "counts, one that did not complete being infinitely slow; null when infinite or nothing counts",
+    "slo.percentiles.*.completed_s": "the percentile over those of them that completed; to be "
+    "read beside observed_s, never judged by",
     "slo.percentiles.*.requests": "offered requests that the target counts (for TPOT those with at "
     "least two tokens, and the misses)",
     "slo.percentiles.*.misses": "those of them that did not complete",

@@ -61,12 +61,14 @@ class PercentileVerdict:
     Attributes:
         observed_s: the percentile over all requests that count, a miss being infinitely slow;
             infinite when the percentile falls among the misses, NaN when no request counts.
+        completed_s: the percentile over the completed ones alone, to be read and not judged by.
         requests: how many requests count; misses: how many of them did not complete.
         passed: whether observed_s <= at_most_s; None when no request counts.
     """
 
     target: PercentileTarget
     observed_s: float
+    completed_s: float
     requests: int
     misses: int
     passed: bool | None
@@ -109,7 +111,14 @@ def judge(
     misses = int(np.count_nonzero(counts & ~completed))
     observed_s = percentile(values, target.percentile, misses)
     passed = None if np.isnan(observed_s) else bool(observed_s <= target.at_most_s)
-    return PercentileVerdict(target, observed_s, len(values) + misses, misses, passed)
+    return PercentileVerdict(
+        target=target,
+        observed_s=observed_s,
+        completed_s=percentile(values, target.percentile),
+        requests=len(values) + misses,
+        misses=misses,
+        passed=passed,
+    )
 
 
 def percentile(values: Floats, percent: float, misses: int = 0) -> float:

@@ -172,6 +172,7 @@ def _verdict(verdict: PercentileVerdict) -> dict[str, Any]:
         "at_most_s": target.at_most_s,
         "max_prompt_tokens": target.max_prompt_tokens,
         "observed_s": finite_or_none(verdict.observed_s),
+        "completed_s": finite_or_none(verdict.completed_s),
         "requests": verdict.requests,
         "misses": verdict.misses,
         "passed": verdict.passed,

@@ -84,7 +84,7 @@ def test_a_run_that_died_says_so(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run", chunk=100)
     for journey in fake_journeys(250):
         recorder.journey(journey)
-    with pytest.raises(InputError, match="died before it ended.*200 rows of requests"):
+    with pytest.raises(InputError, match=r"died before it ended.*200 rows of requests"):
         Result.load(tmp_path / "run")
 
 

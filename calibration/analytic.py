@@ -1,0 +1,93 @@
+"""Profiles that are stated instead of measured, for tests and for closed forms of queueing."""
+
+from fleetsim.calibration.memory import EngineSettings
+from fleetsim.calibration.parameters import HostWork, StepCostParameters
+from fleetsim.calibration.profile import (
+    ApiServer,
+    Gpu,
+    HostWorkRecord,
+    Memory,
+    Model,
+    Profile,
+    Provenance,
+    Shard,
+)
+
+_STATED = "stated, not measured"
+
+
+def analytic_profile(
+    step_cost: StepCostParameters,
+    *,
+    name: str = "analytic",
+    num_gpu_blocks: int = 100_000,
+    max_context_tokens: int = 1_000_000,
+    host: HostWork | None = None,
+    api_alpha_s: float = 0.0,
+    api_beta_s_per_prompt_token: float = 0.0,
+    usd_per_hour: float = 1.0,
+) -> Profile:
+    """A profile with the given step cost and KV blocks, on a GPU that holds nothing else.
+
+    ``StepCostParameters(constant_s=0.02)`` gives steps of equal length; with
+    ``StepCostParameters(token_slopes_s=(1e-3,))`` and room for whole prompts in one step, the
+    service time of a request is its prompt length times 1 ms, so that a replica with
+    ``max_num_seqs`` 1 is an M/G/1 queue and, with exponential lengths, an M/M/1 queue.
+    """
+    record = HostWorkRecord(work=host or HostWork(), engine_version="none", source=_STATED)
+    return Profile(
+        name=name,
+        model=Model(
+            name="none",
+            hf_id="none",
+            num_layers=1,
+            num_kv_heads=1,
+            head_dim=1,
+            vocab_size=1,
+            weights_bytes=0,
+            max_context_tokens=max_context_tokens,
+        ),
+        gpu=Gpu(
+            name="none",
+            hbm_bytes=10**12,
+            hbm_source=_STATED,
+            usd_per_hour=usd_per_hour,
+            usd_per_hour_source=_STATED,
+        ),
+        gpus_per_replica=1,
+        precision="none",
+        kv_cache_dtype="bfloat16",
+        engine_name="none",
+        engine_defaults=EngineSettings(num_gpu_blocks_override=num_gpu_blocks),
+        step_cost=step_cost,
+        host_work={"async": record, "sync": record},
+        api_server=ApiServer(
+            alpha_s=api_alpha_s,
+            beta_s_per_prompt_token=api_beta_s_per_prompt_token,
+            source=_STATED,
+        ),
+        memory=Memory(
+            shards=(
+                Shard(
+                    tensor_parallel_size=1,
+                    weights_bytes=0,
+                    activation_bytes_per_token=0,
+                    communication_bytes=0,
+                ),
+            ),
+            cuda_graph_bytes=0,
+            runtime_bytes=0,
+            source=_STATED,
+        ),
+        provenance=Provenance(
+            source_package="none",
+            source_version="none",
+            kernel_tables="none",
+            scheduler="vLLM 0.32",
+            validation_runs="none",
+            fitted_by=_STATED,
+            seed=0,
+        ),
+        fit_error=None,
+        validity=None,
+    )

@@ -1,0 +1,51 @@
+"""The batches that a fit is made from and scored on: drawn once from a seed, spread over scales."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from fleetsim.calibration.fit import StepBatch
+from fleetsim.calibration.profile import Validity
+
+REGIONS = ("decode", "prefill", "mixed")
+
+
+@dataclass(frozen=True, slots=True)
+class _LogUniform:
+    """Whole numbers whose logarithm is uniform: as many draws from 10 to 100 as to 1,000."""
+
+    low: int
+    high: int
+
+    def draw(self, rng: np.random.Generator) -> int:
+        return int(np.exp(rng.uniform(np.log(self.low), np.log(self.high + 0.99))))
+
+
+def draw_batches(
+    rng: np.random.Generator, count_per_region: int, bounds: Validity
+) -> list[StepBatch]:
+    """``count_per_region`` decode-only, prefill-only and mixed steps within ``bounds``.
+
+    Batch sizes, chunks and contexts are log-uniform; half of the prefills start at context 0,
+    half of them are alone in their step. Steps whose tokens would not fit in the KV cache are
+    drawn again.
+    """
+    return [_draw(rng, region, bounds) for region in REGIONS for _ in range(count_per_region)]
+
+
+def _draw(rng: np.random.Generator, region: str, bounds: Validity) -> StepBatch:
+    decodes = _LogUniform(1, bounds.max_decodes)
+    step_tokens = _LogUniform(16, bounds.max_step_tokens)
+    while True:
+        n_d = kv = n_p = c = p = 0
+        if region != "prefill":
+            n_d = decodes.draw(rng)
+            kv = n_d * _LogUniform(16, bounds.max_context_tokens).draw(rng)
+        if region != "decode":
+            n_p = int(rng.choice((1, 1, 1, 2, 4, 8)))
+            c = max(1, step_tokens.draw(rng) // n_p)
+            if rng.random() < 0.5:
+                p = _LogUniform(16, max(17, bounds.max_context_tokens - c)).draw(rng)
+        batch = StepBatch(n_d, kv, n_p, c, p)
+        fits = kv + n_p * (p + c) <= bounds.max_kv_tokens
+        if fits and batch.tokens <= bounds.max_step_tokens and p + c <= bounds.max_context_tokens:
+            return batch

@@ -1,0 +1,133 @@
+"""What the shipped profiles are made of beside kernel prices: models, GPUs, overheads, sources.
+
+Every number here is somebody's measurement or a stated assumption; its ``source`` says which.
+"""
+
+from dataclasses import dataclass
+
+from fleetsim.calibration.parameters import HostWork, SchedulingMode
+from fleetsim.calibration.profile import ApiServer, Gpu, HostWorkRecord
+from fleetsim.traces.errors import InputError
+
+SCHEDULER = "vLLM 0.32"
+
+_MIB = 1 << 20
+
+_PRICE_SOURCE = (
+    "middle of the on-demand range of specialised GPU clouds in 2026 "
+    "(mercatus-ai.com/blog/cloud-gpu-pricing); edit it to what you pay"
+)
+_HBM_SOURCE = "total_memory as torch.cuda.get_device_properties prints it"
+
+GPUS = {
+    "h100": (
+        "h100_sxm",
+        Gpu(
+            name="NVIDIA H100 SXM 80GB",
+            hbm_bytes=81_089 * _MIB,
+            hbm_source=_HBM_SOURCE,
+            usd_per_hour=3.0,
+            usd_per_hour_source=_PRICE_SOURCE,
+        ),
+    ),
+    "h200": (
+        "h200_sxm",
+        Gpu(
+            name="NVIDIA H200 SXM 141GB",
+            hbm_bytes=143_156 * _MIB,
+            hbm_source=_HBM_SOURCE,
+            usd_per_hour=4.0,
+            usd_per_hour_source=_PRICE_SOURCE,
+        ),
+    ),
+}
+"""The package's name of each GPU, and the GPU. vLLM's engine defaults are the same for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model in one precision on a number of GPUs; one profile for each GPU type."""
+
+    slug: str
+    model_name: str
+    hf_id: str
+    precision: str
+    tensor_parallel_size: int
+    weight_dtype: str | None = None
+    remarks: tuple[str, ...] = ()
+
+    def profile_name(self, gpu: str) -> str:
+        """Such as ``llama-3.1-8b-bf16-tp1-h100``."""
+        return f"{self.slug}-{self.precision}-tp{self.tensor_parallel_size}-{gpu}"
+
+
+_FP8_REMARK = (
+    "the measured fp8 matrix multiplications are up to 1.6 times slower just above a multiple of "
+    "256 tokens than padded batches may be; fitted as measured"
+)
+
+SERVED = (
+    Served("llama-3.1-8b", "Llama 3.1 8B", "meta-llama/Meta-Llama-3.1-8B", "bf16", 1),
+    Served("llama-3.1-70b", "Llama 3.1 70B", "meta-llama/Meta-Llama-3.1-70B", "bf16", 4),
+    Served(
+        "llama-3.1-70b",
+        "Llama 3.1 70B",
+        "meta-llama/Meta-Llama-3.1-70B",
+        "fp8",
+        4,
+        "fp8",
+        (_FP8_REMARK,),
+    ),
+)
+
+NAMES = tuple(served.profile_name(gpu) for served in SERVED for gpu in GPUS)
+
+_RESIDUAL_SOURCE = (
+    "what was left between kernel prices and the mean time per output token of published "
+    "end-to-end vLLM runs (the silicon_sample.csv of aiconfigurator-core), fitted as "
+    "a + b * sequences; "
+)
+HOST_WORK: dict[SchedulingMode, HostWorkRecord] = {
+    "async": HostWorkRecord(
+        # The runs were asynchronous, so what they show is what did not hide behind the GPU.
+        work=HostWork(residue_s=0.15e-3, residue_per_seq_s=47e-6, fitted_seqs=128),
+        engine_version="vLLM 0.10.2",
+        source=_RESIDUAL_SOURCE + "Llama-3.3-70B FP8 on H100 and H200, asynchronous scheduling",
+    ),
+    "sync": HostWorkRecord(
+        work=HostWork(base_s=1.41e-3, per_seq_s=47e-6, fitted_seqs=128),
+        engine_version="vLLM 0.12.0",
+        source=_RESIDUAL_SOURCE + "Qwen3-32B on H100 and H200, synchronous scheduling",
+    ),
+}
+
+API_SERVER = ApiServer(
+    alpha_s=14e-3,
+    beta_s_per_prompt_token=2e-6,
+    source=(
+        "the same runs need 12 to 20 ms a request beyond steps to reach their mean time to first "
+        "token, most of them with prompts near 1,000 tokens: this gives 16 ms there; the split "
+        "assumes a tokenizer of 500,000 tokens a second"
+    ),
+)
+
+MEMORY_SOURCE = (
+    "weights, activations and communication buffers: aiconfigurator-core's model of vLLM; "
+    "runtime_bytes: mean over four published block counts of vLLM on H100; cuda_graph_bytes: "
+    "assumed from start-up logs (0.2 to 0.6 GiB), charged since vLLM 0.21"
+)
+RUNTIME_BYTES = 610 * _MIB
+CUDA_GRAPH_BYTES = 512 * _MIB
+
+
+def find_recipe(name: str) -> tuple[Served, str]:
+    """The model and the key of the GPU behind a profile's name.
+
+    Raises:
+        InputError: the name is unknown; lists the known ones.
+    """
+    for served in SERVED:
+        for gpu in GPUS:
+            if served.profile_name(gpu) == name:
+                return served, gpu
+    raise InputError(f"profile {name!r} is not made here; known: {', '.join(NAMES)}")

@@ -186,7 +186,7 @@ class _Listener:
     def scheduled(self, sequence: Sequence, now_s: float) -> None:
         pass
 
-    def preempted(self, sequence: Sequence, now_s: float) -> None:
+    def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
         pass
 
     def first_token(self, sequence: Sequence, now_s: float) -> None:
@@ -236,6 +236,7 @@ def run(workload: Workload, leaps: bool = True) -> Recording:
                 owner=request["id"],
             )
         )
+
     def outside(kind: int, number: int) -> None:
         sequence = sequences[number]
         if kind == 0:

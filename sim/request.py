@@ -29,10 +29,12 @@ class Request:
         prefix: ids of the segments of shared prompt prefix, from the root (see
             `fleetsim.traces.prefix_tree`); () where nothing is known to be shared.
         source_row: row in the file that the request came from.
+        attempt: 0 for the client's first try, then one more for each retry.
     """
 
     __slots__ = (
         "arrival_s",
+        "attempt",
         "max_tokens",
         "model",
         "prefix",
@@ -70,6 +72,7 @@ class Request:
         self.slo_class = slo_class
         self.prefix = prefix
         self.source_row = source_row
+        self.attempt = 0
 
 
 class Journey:

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..clock import SCHEDULE, STEP_END, Alarm, Clock
 from .scheduler import Batch, Scheduler
-from .sequence import GONE, OUTSIDE, Sequence
+from .sequence import DECODE, GONE, OUTSIDE, Sequence
 from .settings import EngineSettings
 from .step_cost import StepCost
 
@@ -42,8 +42,12 @@ class EngineListener(Protocol):
     def scheduled(self, sequence: Sequence, now_s: float) -> None:
         """It got its place (again, if it had been preempted)."""
 
-    def preempted(self, sequence: Sequence, now_s: float) -> None:
-        """It lost its place and blocks and waits to recompute."""
+    def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
+        """It lost its place and blocks and waits to recompute.
+
+        Its last token so far, if it has any, is out at `last_token_s`: under async scheduling
+        one is still under way when it is preempted.
+        """
 
     def first_token(self, sequence: Sequence, now_s: float) -> None:
         """The step that ended its prefill has ended; after a preemption, the next token."""
@@ -194,13 +198,18 @@ class Engine:
         started = self._leap_steps_started()
         return used + scheduler.blocks_needed(started) if started else used
 
-    def running_tokens(self) -> int:
-        """Tokens whose KV the running sequences hold now (or compute in the step in flight)."""
+    def decode_tokens(self) -> int:
+        """Context tokens of the sequences that decode now."""
         scheduler = self.scheduler
-        tokens = scheduler.context_tokens + self._leap_steps_started() * scheduler.n_decodes
-        for sequence in scheduler.partials:
-            tokens += sequence.computed
-        return tokens
+        return scheduler.context_tokens + self._leap_steps_started() * scheduler.n_decodes
+
+    def delivered_tokens(self, sequence: Sequence) -> int:
+        """Output tokens of a sequence that are out by now."""
+        if sequence.state != DECODE:
+            return sequence.generated
+        # Scheduled steps, less the one in flight.
+        steps = self.scheduler.step + self._leap_steps_started() - bool(self._ends_s)
+        return max(steps - sequence.offset + 1 - sequence.prompt_tokens, 0)
 
     def close(self) -> None:
         """The simulation ends here: account for what has been done by now."""
@@ -233,8 +242,8 @@ class Engine:
             if self._arrivals:
                 self._take_arrivals(start)
             batch = scheduler.schedule()
-            if batch is not None and (batch.admitted or scheduler.preempted):
-                self._tell(batch, start)
+            if scheduler.preempted or (batch is not None and batch.admitted):
+                self._tell(batch, start, now)
         if self._aborts:
             self._do_aborts()
         if self._firsts:
@@ -264,7 +273,10 @@ class Engine:
         if self._aborts:
             self._do_aborts()
         scheduler = self.scheduler
-        batch = scheduler.schedule() if scheduler.n_waiting or scheduler.n_running else None
+        batch = None
+        if scheduler.n_waiting or scheduler.n_running:
+            batch = scheduler.schedule()
+            self._tell(batch, now, now)
         if batch is None:
             self._alarm = None
             if self._busy_since_s is not None:
@@ -273,7 +285,6 @@ class Engine:
             return
         if self._busy_since_s is None:
             self._busy_since_s = now
-        self._tell(batch, now)
         self._begin(batch, now)
 
     def _begin(self, batch: Batch, now: float) -> None:
@@ -388,10 +399,9 @@ class Engine:
         for sequence in aborts:
             self.scheduler.abort(sequence)
 
-    def _tell(self, batch: Batch, now: float) -> None:
+    def _tell(self, batch: Batch | None, now: float, last_token_s: float) -> None:
         for sequence in self.scheduler.preempted:
-            self.listener.preempted(sequence, now)
-        for sequence in batch.admitted:
-            self.listener.scheduled(sequence, now)
-
-
+            self.listener.preempted(sequence, now, last_token_s)
+        if batch is not None:
+            for sequence in batch.admitted:
+                self.listener.scheduled(sequence, now)

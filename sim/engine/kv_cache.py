@@ -64,8 +64,17 @@ class BlockPool:
         enable_caching: vLLM's `enable_prefix_caching`.
     """
 
-    __slots__ = ("_head", "_tail", "enable_caching", "evicted_blocks", "n_blank", "n_free_hashed",
-                 "nodes", "usable_blocks")
+    __slots__ = (
+        "_head",
+        "_tail",
+        "changes",
+        "enable_caching",
+        "evicted_blocks",
+        "n_blank",
+        "n_free_hashed",
+        "nodes",
+        "usable_blocks",
+    )
 
     def __init__(self, num_gpu_blocks: int, enable_caching: bool) -> None:
         self.usable_blocks = num_gpu_blocks - 1
@@ -74,6 +83,9 @@ class BlockPool:
         self.n_free_hashed = 0
         self.nodes: dict[int, Node] = {}
         self.evicted_blocks = 0
+        # (segment id, blocks of it now cached), in order: what vLLM's KV events tell. Kept only
+        # when somebody listens.
+        self.changes: list[tuple[int, int]] | None = None
         self._head: Run | None = None
         self._tail: Run | None = None
 
@@ -104,7 +116,7 @@ class BlockPool:
             else:
                 run.hi -= n
                 n = 0
-                _measure(run.node)
+                self._measure(run.node)
 
     def give_back(self, n: int) -> None:
         """Free n blocks that were never registered: they are the next to be used."""
@@ -161,12 +173,12 @@ class BlockPool:
             # later, since the copies of a block are looked up in that order.
             if run.node is node and run.hi == lo and run.ref == 1 and runs[-1] is run:
                 run.hi = hi
-                _measure(node)
+                self._measure(node)
                 return
         run = Run(node, lo, hi, 1)
         runs.append(run)
         held.append((run, lo))
-        _measure(node)
+        self._measure(node)
 
     def node(self, key: int) -> Node:
         """The node of a segment, made when it is first registered."""
@@ -239,12 +251,27 @@ class BlockPool:
     def _forget(self, run: Run) -> None:
         node = run.node
         node.runs.remove(run)
-        if node.runs:
-            _measure(node)
+        self._measure(node)
+        if not node.runs and node.key is not None:
+            del self.nodes[node.key]
+
+    def _measure(self, node: Node) -> None:
+        """Set `cached`, the length of the prefix that some copy covers."""
+        runs = node.runs
+        if len(runs) == 1:
+            reach = runs[0].hi if runs[0].lo == 0 else 0
         else:
-            node.cached = 0
-            if node.key is not None:
-                del self.nodes[node.key]
+            reach = 0
+            grown = True
+            while grown:
+                grown = False
+                for run in runs:
+                    if run.lo <= reach < run.hi:
+                        reach = run.hi
+                        grown = True
+        node.cached = reach
+        if self.changes is not None and node.key is not None:
+            self.changes.append((node.key, reach))
 
     def _append(self, run: Run) -> None:
         run.prev = self._tail
@@ -285,19 +312,3 @@ class BlockPool:
         for key, node in self.nodes.items():
             assert node.key == key and node.runs
 
-
-def _measure(node: Node) -> None:
-    """Set `cached`, the length of the prefix that some copy covers."""
-    runs = node.runs
-    if len(runs) == 1:
-        node.cached = runs[0].hi if runs[0].lo == 0 else 0
-        return
-    reach = 0
-    grown = True
-    while grown:
-        grown = False
-        for run in runs:
-            if run.lo <= reach < run.hi:
-                reach = run.hi
-                grown = True
-    node.cached = reach

@@ -344,7 +344,9 @@ class Scheduler:
         steps = self.next_finish() - self.step + 1
         if steps > most:
             steps = most
-        free = self.pool.num_free_blocks
+        pool = self.pool
+        # Who listens to the cache's changes hears of an eviction when it happens.
+        free = pool.num_free_blocks if pool.changes is None else pool.n_blank
         if free < (steps // self.block_size + 1) * self.n_decodes:
             steps = self._steps_with_blocks(steps, free)
         return steps

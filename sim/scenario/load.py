@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fleetsim.sim.scenario.overrides import Override, apply_overrides
 from fleetsim.sim.scenario.problems import ScenarioError, scenario_error
-from fleetsim.sim.scenario.references import check_references
+from fleetsim.sim.scenario.resolve import resolve
 from fleetsim.sim.scenario.scenario import Origin, Scenario
 from fleetsim.sim.scenario.template import TEMPLATE
 from fleetsim.sim.scenario.yaml_text import Loc, dotted, parse_yaml
@@ -69,9 +69,7 @@ def load_scenario(
     except ValidationError as error:
         raise scenario_error(error, where) from None
     origin = Origin(source, folder, frozenset(dotted(loc) for loc in written))
-    scenario = scenario.with_origin(origin)
-    check_references(scenario, where)
-    return scenario
+    return resolve(scenario.with_origin(origin), where)
 
 
 class _Whereabouts:

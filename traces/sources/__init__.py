@@ -1,0 +1,1 @@
+"""One loader per trace format, and what they share."""

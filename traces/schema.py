@@ -1,0 +1,325 @@
+"""The common schema: a trace as columns.
+
+One :class:`Trace` holds what clients asked for, never what happened to it. Columns are read-only
+numpy arrays; a request is a position in all of them. What is known about the origin of the rows
+travels along as :class:`TraceMetadata`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from fleetsim.traces.errors import InputError
+
+SCHEMA_VERSION = 1
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Categorical:
+    """A column of labels: ``names[codes[i]]`` is the label of row i.
+
+    Attributes:
+        codes: int32, one per row; -1 where the label is unknown.
+        names: the labels, in the order of their first appearance.
+    """
+
+    codes: npt.NDArray[np.int32]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.codes.setflags(write=False)
+
+    @classmethod
+    def from_values(cls, values: Iterable[str | None]) -> Categorical:
+        """Encode one label per row, None for an unknown one."""
+        encoded = pa.array(values, pa.string()).dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return cls(codes.astype(np.int32), tuple(encoded.dictionary.to_pylist()))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str | None:
+        """Give the label of one row, None where it is unknown."""
+        code = int(self.codes[row])
+        return None if code < 0 else self.names[code]
+
+    def take(self, rows: IntArray) -> Categorical:
+        """Pick rows; labels that none of them uses are dropped, the rest renumbered."""
+        labels = np.array([*self.names, None], dtype=object)  # code -1 picks the None
+        return Categorical.from_values(labels[self.codes[rows]])
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMetadata:
+    """Where a trace came from and what was done to it.
+
+    ``rows_read == rows_kept + sum(rows_dropped.values())`` always holds.
+
+    Attributes:
+        schema_version: version of the common schema.
+        source_name: the format or generator, and the data set where it is a known one.
+        source_path: base name of the file; None for a generated trace.
+        sha256: of the file's content after decompression; None for a generated trace.
+        licence: licence of the data, None where unknown.
+        url: where the data was published, None where unknown.
+        t0_iso: wall-clock time of ``arrival_s == 0`` (ISO 8601), None where unknown.
+        time_resolution_s: the grid on which arrivals were stamped, None where unknown.
+        block_tokens: prompt tokens that one block id covers; None without block ids.
+        prefix_scope: "global" when equal block ids mean equal prompt prefixes across all
+            requests; "none" when the trace says nothing about shared prefixes.
+        rows_read: data rows in the source.
+        rows_kept: requests in the trace.
+        rows_dropped: rows left out, by reason.
+        warnings: what a reader of results should know, one line each.
+        transforms: what was done to the trace since, in order, with parameters.
+    """
+
+    source_name: str
+    rows_read: int
+    rows_kept: int
+    rows_dropped: dict[str, int] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+    source_path: str | None = None
+    sha256: str | None = None
+    licence: str | None = None
+    url: str | None = None
+    t0_iso: str | None = None
+    time_resolution_s: float | None = None
+    block_tokens: int | None = None
+    prefix_scope: str = "none"
+    warnings: tuple[str, ...] = ()
+    transforms: tuple[dict[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        dropped = sum(self.rows_dropped.values())
+        if self.rows_read != self.rows_kept + dropped:
+            raise InputError(
+                f"trace metadata: rows_read {self.rows_read} must equal rows_kept "
+                f"{self.rows_kept} + rows_dropped {dropped}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Requests as columns, sorted by arrival; the first one arrives at 0.
+
+    Simultaneous requests keep the order of the source.
+
+    Attributes:
+        arrival_s: float64, seconds from the first arrival, non-decreasing.
+        prompt_tokens: int32, at least 1.
+        output_tokens: int32, at least 1; the true length, which no policy may see.
+        source_row: int64, 0-based position of the data row in the source (header and blank
+            lines not counted).
+        metadata: origin, accounting, transforms.
+        max_tokens: int32, what the client allowed; 0 where not stated.
+        block_offsets: int64, length n + 1; request i owns
+            ``block_ids[block_offsets[i]:block_offsets[i + 1]]``.
+        block_ids: uint64 chain ids: an id stands for its block and everything before it, so equal
+            ids mean equal prefixes. Each covers ``metadata.block_tokens`` prompt tokens, the last
+            one possibly fewer.
+        session: conversation to which the request belongs.
+        turn: int32 position in its session, from 0; -1 where unknown.
+        tenant: who pays.
+        model: which model was asked for.
+        priority: int16; lower is served first, as in vLLM.
+        slo_class: name of the service class.
+
+    Raises:
+        InputError: columns of unequal length, wrong type, unsorted, out of range.
+    """
+
+    arrival_s: FloatArray
+    prompt_tokens: npt.NDArray[np.int32]
+    output_tokens: npt.NDArray[np.int32]
+    source_row: IntArray
+    metadata: TraceMetadata
+    max_tokens: npt.NDArray[np.int32] | None = None
+    block_offsets: IntArray | None = None
+    block_ids: npt.NDArray[np.uint64] | None = None
+    session: Categorical | None = None
+    turn: npt.NDArray[np.int32] | None = None
+    tenant: Categorical | None = None
+    model: Categorical | None = None
+    priority: npt.NDArray[np.int16] | None = None
+    slo_class: Categorical | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+        for name in _DTYPES:
+            array = getattr(self, name)
+            if array is not None:
+                array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    def time_scaled(self, factor: float) -> Trace:
+        """Compress time: arrivals divided by ``factor``, lengths and order untouched.
+
+        Raises:
+            InputError: a factor that is not a positive finite number.
+        """
+        if not (math.isfinite(factor) and factor > 0):
+            raise InputError(f"time_scale {factor}: must be a positive number, such as 2")
+        resolution = self.metadata.time_resolution_s
+        return replace(
+            self,
+            arrival_s=self.arrival_s / factor,
+            metadata=replace(
+                self.metadata,
+                time_resolution_s=None if resolution is None else resolution / factor,
+                transforms=(*self.metadata.transforms, {"name": "time_scale", "factor": factor}),
+            ),
+        )
+
+    def head(self, count: int) -> Trace:
+        """Keep the first ``count`` requests; the others are accounted as dropped by ``head``.
+
+        Raises:
+            InputError: a count below 1.
+        """
+        if count < 1:
+            raise InputError(f"head {count}: must be at least 1 request")
+        cut = len(self) - count
+        if cut <= 0:
+            return self
+        changes: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, Categorical):
+                changes[column.name] = value.take(np.arange(count))
+            elif isinstance(value, np.ndarray):
+                changes[column.name] = value[:count]
+        if self.block_offsets is not None and self.block_ids is not None:
+            changes["block_offsets"] = self.block_offsets[: count + 1]
+            changes["block_ids"] = self.block_ids[: int(self.block_offsets[count])]
+        dropped = dict(self.metadata.rows_dropped)
+        dropped["head"] = dropped.get("head", 0) + cut
+        changes["metadata"] = replace(
+            self.metadata,
+            rows_kept=count,
+            rows_dropped=dropped,
+            transforms=(*self.metadata.transforms, {"name": "head", "count": count}),
+        )
+        return replace(self, **changes)
+
+    def content_hash(self) -> str:
+        """Hash the workload (sha256, hex): every column but ``source_row``.
+
+        Equal for equal requests, whatever the file format, compression or path they came from.
+        """
+        digest = hashlib.sha256(b"fleetsim trace 1\n")
+        head = {
+            "requests": len(self),
+            "block_tokens": self.metadata.block_tokens,
+            "prefix_scope": self.metadata.prefix_scope,
+        }
+        digest.update(json.dumps(head, sort_keys=True).encode())
+
+        def update(name: str, array: npt.NDArray[Any]) -> None:
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"\n{name} {little.dtype.str} {len(little)}\n".encode())
+            digest.update(little.data)
+
+        for name in _DTYPES:
+            array = getattr(self, name)
+            if array is not None and name != "source_row":
+                update(name, array)
+        for name, labels in _labels(self):
+            # numbered by first appearance, so that another numbering of the labels hashes alike
+            canonical = labels.take(np.arange(len(self)))
+            update(name, canonical.codes)
+            digest.update(json.dumps(canonical.names).encode())
+        return digest.hexdigest()
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the common schema as one Parquet file; it appears whole or not at all."""
+        from fleetsim.traces.parquet import write_parquet
+
+        write_parquet(self, path)
+
+    @classmethod
+    def from_parquet(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read what :meth:`to_parquet` wrote, metadata included.
+
+        Raises:
+            InputError: not such a file.
+        """
+        from fleetsim.traces.load import read_parquet
+
+        return read_parquet(path)
+
+
+_DTYPES = {
+    "arrival_s": np.float64,
+    "prompt_tokens": np.int32,
+    "output_tokens": np.int32,
+    "source_row": np.int64,
+    "max_tokens": np.int32,
+    "block_offsets": np.int64,
+    "block_ids": np.uint64,
+    "turn": np.int32,
+    "priority": np.int16,
+}
+
+
+def _labels(trace: Trace) -> Iterator[tuple[str, Categorical]]:
+    for column in fields(trace):
+        value = getattr(trace, column.name)
+        if isinstance(value, Categorical):
+            yield column.name, value
+
+
+def _check(trace: Trace) -> None:
+    count = len(trace.arrival_s)
+
+    def require(holds: bool, message: str) -> None:
+        if not holds:
+            raise InputError(f"trace: {message}")
+
+    for name, dtype in _DTYPES.items():
+        array = getattr(trace, name)
+        if array is None:
+            continue
+        require(array.dtype == dtype, f"column {name} is {array.dtype}, must be {dtype.__name__}")
+        if name not in ("block_offsets", "block_ids"):
+            require(array.shape == (count,), f"column {name} has {array.shape}, not {count} rows")
+    for name, labels in _labels(trace):
+        require(len(labels) == count, f"column {name} has {len(labels)} rows, not {count}")
+    require(count > 0, "no requests; at least one is needed")
+    require(trace.metadata.rows_kept == count, "metadata.rows_kept is not the number of requests")
+    require(bool(np.isfinite(trace.arrival_s).all()), "arrival_s holds a NaN or infinity")
+    require(float(trace.arrival_s[0]) == 0.0, "the first arrival_s must be 0")
+    require(bool((np.diff(trace.arrival_s) >= 0).all()), "arrival_s must not decrease")
+    require(int(trace.prompt_tokens.min()) >= 1, "prompt_tokens must be at least 1")
+    require(int(trace.output_tokens.min()) >= 1, "output_tokens must be at least 1")
+    if trace.block_offsets is None or trace.block_ids is None:
+        require(
+            trace.block_offsets is None and trace.block_ids is None,
+            "block_offsets and block_ids go together",
+        )
+        return
+    offsets = trace.block_offsets
+    require(offsets.shape == (count + 1,), f"block_offsets must have {count + 1} entries")
+    require(
+        offsets[0] == 0
+        and offsets[-1] == len(trace.block_ids)
+        and bool((np.diff(offsets) >= 0).all()),
+        "block_offsets must rise from 0 to the number of block_ids",
+    )
+    block_tokens = trace.metadata.block_tokens
+    require(block_tokens is not None and block_tokens >= 1, "block ids need metadata.block_tokens")

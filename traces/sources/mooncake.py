@@ -1,0 +1,111 @@
+"""Mooncake traces (FAST'25): JSONL with millisecond stamps and chain ids of 512-token blocks.
+
+The published files have one id per started block, ``ceil(input_length / 512)``; files that leave
+out the last, partial block are read as well.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import Any
+
+import numpy as np
+from fleetsim.traces.errors import InputError
+from fleetsim.traces.schema import FloatArray, IntArray
+from fleetsim.traces.sources.content import Content
+from fleetsim.traces.sources.jsonl_rows import read_objects
+from fleetsim.traces.sources.registry import Layout, TraceFormat
+from fleetsim.traces.sources.rows import Chains, Rows
+from fleetsim.traces.sources.table import row_error
+
+BLOCK_TOKENS = 512
+_KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+
+
+def _read(content: Content, layout: Layout) -> Rows:
+    stamps: list[float] = []
+    prompts, outputs, lines, lengths = array("q"), array("q"), array("q"), array("q")
+    ids = array("Q")
+    for line, row in read_objects(content):
+        try:
+            stamp, prompt, output, chain = (row[key] for key in _KEYS)
+            if len(row) != len(_KEYS):
+                raise KeyError
+        except KeyError:
+            raise _wrong_keys(content, line, row) from None
+        if not (
+            type(prompt) is type(output) is int and 0 <= prompt < 2**31 and 0 <= output < 2**31
+        ):
+            key = "output_length" if type(prompt) is int and 0 <= prompt < 2**31 else "input_length"
+            right = "a whole number of at least 0"
+            raise row_error(content.path, line, f"{key} is {row[key]!r}; must be {right}")
+        if type(stamp) not in (int, float) or not 0 <= stamp < math.inf:
+            right = "milliseconds of at least 0"
+            raise row_error(content.path, line, f"timestamp is {stamp!r}; must be {right}")
+        _append(ids, chain, prompt, content, line)
+        stamps.append(stamp)
+        prompts.append(prompt)
+        outputs.append(output)
+        lengths.append(len(chain))
+        lines.append(line)
+    return Rows(
+        stamps=_array(stamps),
+        ticks_per_s=1000,
+        prompt_tokens=np.array(prompts, dtype=np.int64),
+        output_tokens=np.array(outputs, dtype=np.int64),
+        line_numbers=np.array(lines, dtype=np.int64),
+        chains=Chains(
+            np.array(lengths, dtype=np.int64), np.array(ids, dtype=np.uint64), BLOCK_TOKENS
+        ),
+    )
+
+
+def _array(stamps: list[float]) -> IntArray | FloatArray:
+    """Keep whole milliseconds exact; a fraction anywhere makes all of them floats."""
+    if all(type(stamp) is int and stamp < 2**63 for stamp in stamps):
+        return np.array(stamps, dtype=np.int64)
+    return np.array(stamps, dtype=np.float64)
+
+
+def _append(ids: array[int], chain: Any, prompt: int, content: Content, line: int) -> None:
+    if type(chain) is not list:
+        text = f"hash_ids is a {type(chain).__name__}; must be a list of block ids"
+        raise row_error(content.path, line, text)
+    if not set(map(type, chain)) <= {int}:
+        raise row_error(content.path, line, "hash_ids must be whole numbers")
+    whole, rest = divmod(prompt, BLOCK_TOKENS)
+    if len(chain) not in (whole, whole + (rest > 0)):
+        raise row_error(
+            content.path,
+            line,
+            f"{len(chain)} hash_ids for input_length {prompt}; must be {whole + (rest > 0)} blocks "
+            f"of {BLOCK_TOKENS} tokens (or {whole} without the last, partial one)",
+        )
+    try:
+        ids.extend(chain)
+    except OverflowError:
+        text = "hash_ids must lie between 0 and 2**64 - 1"
+        raise row_error(content.path, line, text) from None
+
+
+def _wrong_keys(content: Content, line: int, row: dict[str, Any]) -> InputError:
+    missing = [key for key in _KEYS if key not in row]
+    if missing:
+        return row_error(
+            content.path, line, f"lacks {', '.join(missing)}; needs {', '.join(_KEYS)}"
+        )
+    extra = sorted(set(row) - set(_KEYS))
+    return row_error(
+        content.path, line, f"unknown key {extra[0]!r}; mooncake has only {', '.join(_KEYS)}"
+    )
+
+
+MOONCAKE = TraceFormat(
+    name="mooncake",
+    about="Mooncake traces, FAST'25 release",
+    kinds=("JSONL",),
+    required=_KEYS,
+    optional=(),
+    read=_read,
+)

@@ -7,7 +7,7 @@ output carries the result and nothing else; progress, notes and errors go to sta
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,7 +55,9 @@ app.command(short_help="Write a commented scenario.")(init)
 app.command(short_help="Print a scenario's JSON Schema.")(schema)
 
 # Typer carries its own copy of click or depends on it, by version; this class is in both.
-_UsageError = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+_UsageError: type[Any] = next(
+    c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException"
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -102,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, _UsageError):
             raise
-        return _fail(error.format_message())
+        message: str = error.format_message()
+        return _fail(message)
 
 
 def _fail(message: str) -> int:

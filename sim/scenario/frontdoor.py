@@ -4,7 +4,9 @@ from typing import Annotated, Any, Literal
 
 from fleetsim.sim.scenario.policy import PolicyChoice
 from fleetsim.sim.scenario.section import Duration, PositiveDuration, Section
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 class Client(Section):
@@ -40,6 +42,16 @@ def _knowledge(value: Any) -> Any:
     return {"source": value} if isinstance(value, str) else value
 
 
+class _OrBareSource:
+    """Lets the JSON Schema allow what `_knowledge` does."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        sources = PrefixKnowledge.model_json_schema()["properties"]["source"]["enum"]
+        return {"anyOf": [{"enum": sources}, handler(core_schema)]}
+
+
 class PrefixKnowledge(Section):
     """What the router believes each replica's prefix cache to hold.
 
@@ -62,7 +74,9 @@ class Router(Section):
     """Whether the request is let in, before a replica is chosen."""
     default_pool: str | None = None
     """The pool for a request that names no model; left out, the first pool of the file."""
-    prefix_knowledge: Annotated[PrefixKnowledge, BeforeValidator(_knowledge)] = PrefixKnowledge()
+    prefix_knowledge: Annotated[PrefixKnowledge, BeforeValidator(_knowledge), _OrBareSource()] = (
+        PrefixKnowledge()
+    )
     """What feeds the cached-tokens signal; a bare word is its source."""
     scrape_interval_s: PositiveDuration = 1.0
     """How often each replica's metrics are scraped; scraped signals are up to this old."""

@@ -10,7 +10,7 @@ from fleetsim.sim.scenario.yaml_text import Loc, dotted, parse_yaml
 from fleetsim.traces.errors import InputError
 
 _NAMED_BY_USER = {("pools",): "pool", ("gateway", "tenants"): "tenant"}
-_DEFAULT_POLICY = {
+_DEFAULT_POLICY: dict[tuple[str, ...], str] = {
     ("router", "routing"): Router().routing.policy,
     ("router", "admission"): Router().admission.policy,
 }

@@ -78,7 +78,7 @@ class Pool(Section):
     """Calibrated profile of (GPU, model, precision, TP, engine version): a shipped one by name,
     or a JSON file relative to the scenario file."""
     model: str | None = Field(default=None, min_length=1)
-    """The model's name in requests; left out, the profile's."""
+    """The model's name in requests; left out, its Hugging Face id, as `vllm serve` has it."""
     replicas: int = Field(ge=1)
     """How many, all ready from the start."""
     engine: EngineOptions = EngineOptions()

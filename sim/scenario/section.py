@@ -5,7 +5,14 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -66,20 +73,21 @@ def _duration(value: Any) -> Any:
 
 
 _DURATION_HINT = "give seconds as a number, or text such as 250ms, 30s, 5m, 2h"
-_DURATION_SCHEMA: dict[str, Any] = {
-    "anyOf": [
-        {"type": "number"},
-        {"type": "string", "pattern": r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(us|ms|s|min|m|h|d)\s*$"},
-    ]
-}
+
+
+def _duration_schema(lowest: dict[str, float]) -> WithJsonSchema:
+    pattern = rf"^\s*{_DURATION.pattern}\s*$"
+    number = {"type": "number", **lowest}
+    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": pattern}]})
+
 
 Duration = Annotated[
-    float, BeforeValidator(_duration), Field(ge=0.0, json_schema_extra=_DURATION_SCHEMA)
+    float, BeforeValidator(_duration), Field(ge=0.0), _duration_schema({"minimum": 0})
 ]
 """A length of time in seconds, zero or more."""
 
 PositiveDuration = Annotated[
-    float, BeforeValidator(_duration), Field(gt=0.0, json_schema_extra=_DURATION_SCHEMA)
+    float, BeforeValidator(_duration), Field(gt=0.0), _duration_schema({"exclusiveMinimum": 0})
 ]
 """A length of time in seconds, more than zero."""
 

@@ -10,8 +10,8 @@ TEMPLATE = """\
 #   fleetsim validate quickstart.yaml
 #   fleetsim run quickstart.yaml --set pools.chat.replicas=8
 #
-# Durations are seconds, or text such as 250ms, 30s, 5m, 2h. Lines that begin with "#  " show
-# what else can be set; the values in them are the defaults unless the comment says otherwise.
+# Durations are seconds, or text such as 250ms, 30s, 5m, 2h. Keys behind "#  " can be set too;
+# they show the default, or an example where the comment names another default.
 
 name: quickstart # names the result folder
 seed: 0 # every random draw is derived from this one number
@@ -21,15 +21,13 @@ workload:
   #  format: azure              # left out: told from the content
   #  time_scale: 1.0            # 4 squeezes the trace: four times the rate, turns closer together
   #  head: 1000                 # only the first so many requests (default: all)
-  #
-  #  Instead of `trace`, requests made up from the seed, as `vllm bench serve` makes them:
+  # instead of `trace`, requests made up from the seed, as `vllm bench serve` makes them:
   #  synthetic:
   #    arrivals: {process: poisson, rate_per_s: 8}   # or gamma, with burstiness (1 = poisson)
   #    requests: 500
   #    prompt_tokens: 800
   #    output_tokens: 200
   #    random_range_ratio: 0.0  # 0.5: lengths uniform in half to one and a half times these
-  #
   #  closed_loop: {concurrency: 64}   # ignore arrival times, keep so many in flight (default: off)
   #  max_tokens: context        # what requests ask for if the trace does not say:
   #                             # context (all that is left), output (its true length), or a number
@@ -53,8 +51,9 @@ router:
     policy: power_of_two # which replica; `fleetsim policies` lists them with their parameters
   admission:
     policy: always # whether to let a request in at all
-  prefix_knowledge: own_history # what the router knows of the caches: none, own_history, events
-  #  prefix_knowledge: {source: events, delay_s: 500ms}   # the caches' own events, that late
+  # what the router knows of the caches: none, own_history, events, or with a delay
+  # {source: events, delay_s: 500ms}
+  prefix_knowledge: own_history
   scrape_interval_s: 1s # how old a scraped metric may be
   #  default_pool: chat         # for requests that name no model (default: the first pool)
   #  log_decisions: false       # record every routing decision with its scores
@@ -63,7 +62,7 @@ pools:
   chat: # a name of your choice
     profile: llama-3.1-8b-bf16-tp1-h100 # calibrated GPU, model, precision, TP; or a JSON file
     replicas: 4
-    #  model: llama-3.1-8b      # the name that requests use (default: the profile's)
+    #  model: meta-llama/Meta-Llama-3.1-8B   # the name in requests (default: its Hugging Face id)
     #  gpu_usd_per_hour: 2.5    # (default: the profile's)
     #  engine:                  # `vllm serve` options; left out: vLLM's defaults for this GPU
     #    max_num_seqs: 1024
@@ -86,11 +85,13 @@ slo:
     - {metric: client_ttft_s, percentile: 50, at_most_s: 300ms}
     - {metric: client_ttft_s, percentile: 99, at_most_s: 1s}
     - {metric: tpot_s, percentile: 90, at_most_s: 50ms}
-    #  add max_prompt_tokens: 2048 to look at short prompts only
+    # add max_prompt_tokens: 2048 to look at short prompts only
   per_request: # a request that meets all of these counts for attainment and goodput
     client_ttft_s: 1s
     tpot_s: 50ms
-    #  also: gateway_ttft_s, engine_ttft_s, e2e_s
+    #  gateway_ttft_s: 900ms    # these three: no target by default
+    #  engine_ttft_s: 800ms
+    #  e2e_s: 30s
 
 measurement:
   warm_up_s: 0 # arrivals before this are served but not counted

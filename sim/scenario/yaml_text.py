@@ -107,7 +107,7 @@ class _Reader:
             return self._mapping(node, loc)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*loc, i)) for i, item in enumerate(node.value)]
-        return self._loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+        return self._loader.construct_object(node, deep=True)
 
     def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -126,7 +126,7 @@ class _Reader:
     def _key(self, node: yaml.Node) -> str:
         key: Hashable = None
         if isinstance(node, yaml.ScalarNode):
-            key = self._loader.construct_object(node)  # type: ignore[no-untyped-call]
+            key = self._loader.construct_object(node)
         if not isinstance(key, str):
             raise InputError(
                 f"{self._where(node)}: a key is not text: {_shown(node)}; put it in quotes if it "

@@ -14,14 +14,18 @@ from fleetsim.policies.base import (
     ScrapedMetrics,
     Verdict,
 )
-from fleetsim.policies.registry import build, describe, find, names, register
+from fleetsim.policies.listing import ParamInfo, PolicyInfo, describe
+from fleetsim.policies.registry import KINDS, build, find, names, register
 
 __all__ = [
     "ADMITTED",
+    "KINDS",
     "AdmissionPolicy",
     "Decision",
     "DrawsView",
     "Limiter",
+    "ParamInfo",
+    "PolicyInfo",
     "PolicyParams",
     "PoolView",
     "ReplicaView",

@@ -7,6 +7,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 
 from fleetsim.traces.errors import InputError
@@ -29,10 +30,8 @@ def load_place(place: str, where: str, base_dir: Path | None) -> object:
     except InputError:
         raise
     except Exception as error:  # the user's code may raise anything
-        text = str(error).partition("\n")[0]
         raise InputError(
-            f"{where}: importing {module_name} failed: {type(error).__name__}: {text}"
-            f"{_line_of(error)}"
+            f"{where}: importing {module_name} failed: {type(error).__name__}: {_text(error)}"
         ) from error
     found: object = module
     for part in attribute.split("."):
@@ -67,13 +66,13 @@ def _import_file(name: str, where: str, base_dir: Path | None) -> ModuleType:
     return module
 
 
-def _line_of(error: BaseException) -> str:
-    """Where the user's own code failed: the innermost frame, or the line that did not parse."""
+def _text(error: Exception) -> str:
+    """The message in one line, and the innermost line of the user's code that it came from."""
     if isinstance(error, SyntaxError):
-        return f" (line {error.lineno})"
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    return f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
+        return f"{error.msg} ({Path(error.filename or '').name}, line {error.lineno})"
+    text = str(error).partition("\n")[0]
+    machinery = {__file__, import_module.__code__.co_filename}
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if frame.filename not in machinery and not frame.filename.startswith("<frozen"):
+            return f"{text} ({Path(frame.filename).name}, line {frame.lineno})"
+    return text

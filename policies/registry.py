@@ -1,4 +1,4 @@
-"""Finds a policy by name, builds it with checked parameters, and lists what there is.
+"""Finds a policy by name and builds it with checked parameters.
 
 A policy is named in three ways: the name that `register` gave it; the name of an entry point of
 another distribution (group ``fleetsim.policies``, entry ``routing.NAME``), imported when it is
@@ -16,12 +16,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticUndefined
-
 from fleetsim.policies.base import AdmissionPolicy, Limiter, RoutingPolicy
 from fleetsim.policies.loading import load_place
 from fleetsim.traces.errors import InputError
+from pydantic import BaseModel, ValidationError
 
 ENTRY_POINT_GROUP = "fleetsim.policies"
 
@@ -54,27 +52,6 @@ KINDS = tuple(_KINDS)
 _registered: dict[tuple[str, str], type] = {}
 
 
-@dataclass(frozen=True)
-class ParamInfo:
-    """A parameter of a policy, for people. `default` is "required" where there is none."""
-
-    name: str
-    type: str
-    default: str
-    description: str
-
-
-@dataclass(frozen=True)
-class PolicyInfo:
-    """A policy, for people: its name, the first line of its docstring, where it is defined."""
-
-    kind: str
-    name: str
-    summary: str
-    place: str
-    params: tuple[ParamInfo, ...]
-
-
 def register(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     """Class decorator: the scenario can then say `name` where it wants a policy of this kind.
 
@@ -95,9 +72,9 @@ def register(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
         _check_shape(kind, cls)
         taken = _registered.get((kind, name))
-        if taken is not None and _path_of(taken) != _path_of(cls):
+        if taken is not None and place_of(taken) != place_of(cls):
             raise ValueError(
-                f"{kind} policy {name!r} is defined twice: {_place(taken)} and {_place(cls)}"
+                f"{kind} policy {name!r} is defined twice: {_line_of(taken)} and {_line_of(cls)}"
             )
         _registered[kind, name] = cls
         return cls
@@ -134,7 +111,7 @@ def find(kind: str, name: str, where: str, base_dir: Path | None = None) -> type
         cls = load_place(plugin.value, f"{where}: plugin {_distribution(plugin)}", None)
         if own is not None and own is not cls:
             raise InputError(
-                f"{where}: {kind} policy {name!r} is defined twice: {_place(own)} and "
+                f"{where}: {kind} policy {name!r} is defined twice: {_line_of(own)} and "
                 f"{plugin.value} of {_distribution(plugin)}; say module:Class to choose one"
             )
         return _checked(kind, cls, plugin.value, where)
@@ -180,7 +157,7 @@ def build(
         InputError: as `find`, or a parameter is unknown, missing or has a wrong value.
     """
     cls = find(kind, name, where, base_dir)
-    model = _params_model(cls)
+    model = params_model(cls)
     given = dict(params or {})
     if model is None:
         if given:
@@ -188,30 +165,6 @@ def build(
             raise InputError(f"{where}.{key}: {kind} policy {name!r} has no parameters")
         return cls()
     return cls(_validated(model, given, f"{kind} policy {name!r}", where))
-
-
-def describe(kind: str | None = None) -> list[PolicyInfo]:
-    """Every policy of a kind, or of all, with its parameters; a broken plugin says so itself."""
-    infos = []
-    for k in KINDS if kind is None else (kind,):
-        for name in names(k):
-            try:
-                infos.append(_info(k, name, find(k, name, "listing")))
-            except InputError as error:
-                infos.append(PolicyInfo(k, name, f"cannot be used: {error}", "", ()))
-    return infos
-
-
-def _info(kind: str, name: str, cls: type) -> PolicyInfo:
-    model = _params_model(cls)
-    params = []
-    for key, field in model.model_fields.items() if model else ():
-        default = field.get_default(call_default_factory=True)
-        shown = "required" if default is PydanticUndefined else repr(default)
-        kind_of = inspect.formatannotation(field.annotation).replace("typing.", "")
-        params.append(ParamInfo(field.alias or key, kind_of, shown, field.description or ""))
-    summary = (inspect.getdoc(cls) or "").partition("\n")[0]
-    return PolicyInfo(kind, name, summary, _path_of(cls), tuple(params))
 
 
 def _validated(model: type[BaseModel], given: dict[str, Any], what: str, where: str) -> BaseModel:
@@ -238,7 +191,8 @@ def _suggest(name: str, known: tuple[str, ...]) -> str:
     return f"{hint} there are {', '.join(known)}"
 
 
-def _params_model(cls: type) -> type[BaseModel] | None:
+def params_model(cls: type) -> type[BaseModel] | None:
+    """The pydantic model of a policy's parameters; None if it has none."""
     model: type[BaseModel] | None = getattr(cls, "Params", None)
     return model
 
@@ -259,7 +213,7 @@ def _missing(kind: str, cls: type) -> str:
 def _check_shape(kind: str, cls: type) -> None:
     problem = _missing(kind, cls)
     if problem:
-        raise TypeError(f"{_place(cls)} cannot be a {kind} policy: it {problem}")
+        raise TypeError(f"{_line_of(cls)} cannot be a {kind} policy: it {problem}")
 
 
 def _checked(kind: str, found: object, name: str, where: str) -> type:
@@ -295,13 +249,14 @@ def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
-def _path_of(cls: type) -> str:
+def place_of(cls: type) -> str:
+    """Where a class is defined, as ``module:Class``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _place(cls: type) -> str:
+def _line_of(cls: type) -> str:
     try:
         line = f", line {inspect.getsourcelines(cls)[1]}"
     except (OSError, TypeError):
         line = ""
-    return f"{_path_of(cls)}{line}"
+    return f"{place_of(cls)}{line}"

@@ -14,8 +14,8 @@ from fleetsim.policies.base import (
     ScrapedMetrics,
     Verdict,
 )
-from fleetsim.policies.listing import ParamInfo, PolicyInfo, describe
-from fleetsim.policies.registry import KINDS, build, find, names, register
+from fleetsim.policies.parameters import ParamInfo
+from fleetsim.policies.registry import KINDS, PolicyInfo, build, describe, find, names, register
 
 __all__ = [
     "ADMITTED",

@@ -1,4 +1,4 @@
-"""Finds a policy by name and builds it with checked parameters.
+"""Finds a policy by name, builds it with checked parameters, and lists what there is.
 
 A policy is named in three ways: the name that `register` gave it; the name of an entry point of
 another distribution (group ``fleetsim.policies``, entry ``routing.NAME``), imported when it is
@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,8 +17,15 @@ from typing import Any, Literal, TypeVar, overload
 
 from fleetsim.policies.base import AdmissionPolicy, Limiter, RoutingPolicy
 from fleetsim.policies.loading import load_place
+from fleetsim.policies.parameters import (
+    ParamInfo,
+    checked_params,
+    param_infos,
+    params_model,
+    suggest,
+)
 from fleetsim.traces.errors import InputError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 ENTRY_POINT_GROUP = "fleetsim.policies"
 
@@ -52,6 +58,17 @@ KINDS = tuple(_KINDS)
 _registered: dict[tuple[str, str], type] = {}
 
 
+@dataclass(frozen=True)
+class PolicyInfo:
+    """A policy, for people: its name, the first line of its docstring, where it is defined."""
+
+    kind: str
+    name: str
+    summary: str
+    place: str
+    params: tuple[ParamInfo, ...]
+
+
 def register(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     """Class decorator: the scenario can then say `name` where it wants a policy of this kind.
 
@@ -72,7 +89,7 @@ def register(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
         _check_shape(kind, cls)
         taken = _registered.get((kind, name))
-        if taken is not None and place_of(taken) != place_of(cls):
+        if taken is not None and _place_of(taken) != _place_of(cls):
             raise ValueError(
                 f"{kind} policy {name!r} is defined twice: {_line_of(taken)} and {_line_of(cls)}"
             )
@@ -116,7 +133,7 @@ def find(kind: str, name: str, where: str, base_dir: Path | None = None) -> type
             )
         return _checked(kind, cls, plugin.value, where)
     if own is None:
-        raise InputError(f"{where}: no {kind} policy {name!r}{_suggest(name, names(kind))}")
+        raise InputError(f"{where}: no {kind} policy {name!r}{suggest(name, names(kind))}")
     return own
 
 
@@ -164,37 +181,24 @@ def build(
             key = next(iter(given))
             raise InputError(f"{where}.{key}: {kind} policy {name!r} has no parameters")
         return cls()
-    return cls(_validated(model, given, f"{kind} policy {name!r}", where))
+    return cls(checked_params(model, given, f"{kind} policy {name!r}", where))
 
 
-def _validated(model: type[BaseModel], given: dict[str, Any], what: str, where: str) -> BaseModel:
-    keys = [field.alias or key for key, field in model.model_fields.items()]
-    for key in given:
-        # also for a plain BaseModel, which would drop what it does not know
-        if key not in keys:
-            hint = _suggest(str(key), tuple(keys)) if keys else "; it has none"
-            raise InputError(f"{where}.{key}: {what} has no such parameter{hint}")
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        first, *rest = error.errors()
-        key = ".".join(str(part) for part in first["loc"])
-        got = "" if first["type"] == "missing" else f", not {first['input']!r}"
-        more = f" (and {len(rest)} more)" if rest else ""
-        text = first["msg"].replace("\n", " ")
-        raise InputError(f"{where}{'.' if key else ''}{key}: {text}{got}{more}") from None
+def describe(kind: str | None = None) -> list[PolicyInfo]:
+    """Every policy of a kind, or of all, with its parameters; a broken plugin says so itself."""
+    infos = []
+    for k in KINDS if kind is None else (kind,):
+        for name in names(k):
+            try:
+                infos.append(_info(k, name, find(k, name, "listing")))
+            except InputError as error:
+                infos.append(PolicyInfo(k, name, f"cannot be used: {error}", "", ()))
+    return infos
 
 
-def _suggest(name: str, known: tuple[str, ...]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{hint} there are {', '.join(known)}"
-
-
-def params_model(cls: type) -> type[BaseModel] | None:
-    """The pydantic model of a policy's parameters; None if it has none."""
-    model: type[BaseModel] | None = getattr(cls, "Params", None)
-    return model
+def _info(kind: str, name: str, cls: type) -> PolicyInfo:
+    summary = (inspect.getdoc(cls) or "").partition("\n")[0]
+    return PolicyInfo(kind, name, summary, _place_of(cls), param_infos(cls))
 
 
 def _missing(kind: str, cls: type) -> str:
@@ -249,7 +253,7 @@ def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
-def place_of(cls: type) -> str:
+def _place_of(cls: type) -> str:
     """Where a class is defined, as ``module:Class``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
@@ -259,4 +263,4 @@ def _line_of(cls: type) -> str:
         line = f", line {inspect.getsourcelines(cls)[1]}"
     except (OSError, TypeError):
         line = ""
-    return f"{place_of(cls)}{line}"
+    return f"{_place_of(cls)}{line}"

@@ -49,10 +49,15 @@ class LogHistogram:
         if len(values) >= _BUFFER:
             self._settle()
 
-    def add(self, values_s: npt.NDArray[np.float64], weight: int = 1) -> None:
-        """Count each of these durations, weight times."""
+    def add(
+        self, values_s: npt.NDArray[np.float64], weight: int | npt.NDArray[np.int64] = 1
+    ) -> None:
+        """Count each of these durations, weight times (one weight for all, or one each)."""
         self._values.frombytes(values_s.tobytes())
-        self._weights.extend([weight] * len(values_s))
+        if isinstance(weight, int):
+            self._weights.extend([weight] * len(values_s))
+        else:
+            self._weights.frombytes(weight.astype(np.int64).tobytes())
         if len(self._values) >= _BUFFER:
             self._settle()
 

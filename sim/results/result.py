@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from fleetsim.sim.results.measures import Array
 from fleetsim.sim.results.schema import RESULT_SCHEMA_VERSION, TABLES
 from fleetsim.sim.results.store import FolderStore, Store, read_json
 from fleetsim.traces.errors import InputError
@@ -105,6 +107,14 @@ class Result:
     def itl_histogram(self) -> pd.DataFrame:
         """Counts of inter-token latencies, by pool and bin."""
         return self._frame("itl_histogram")
+
+    def columns(self, table: str, names: Sequence[str]) -> dict[str, Array]:
+        """Some columns of a table as arrays, in the order in which the rows were written."""
+        parts = list(self._store.parts(table, names)) or [TABLES[table].empty_table()]
+        return {
+            name: np.concatenate([p.column(name).to_numpy(zero_copy_only=False) for p in parts])
+            for name in names
+        }
 
     def content_hash(self) -> str:
         """SHA-256 over every table's names and values, in hexadecimal.

@@ -17,7 +17,6 @@ from fleetsim.cli.policies import policies
 from fleetsim.cli.run import run
 from fleetsim.cli.schema import schema
 from fleetsim.cli.validate import validate
-from fleetsim.traces.errors import InputError
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -82,35 +81,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; outside input never ends in a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(
-            args=given or ["--help"],
-            prog_name="fleetsim",
-            standalone_mode=False,
-        )
+        code = app(args=given or ["--help"], prog_name="fleetsim", standalone_mode=False)
         sys.stdout.flush()
-        return int(code or 0)
-    except InputError as error:
-        return _fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
-        _note("fleetsim: interrupted")
-        return EXIT_INTERRUPTED
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has had enough (`fleetsim policies | head`)
+        # whoever read our output has had enough (`fleetsim schema | head`): typer's own answer,
+        # where it notices first, is a silent 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        what = error.strerror or str(error)
-        return _fail(f"{error.filename}: {what}" if error.filename else what)
+        code = 1
     except Exception as error:
-        if not isinstance(error, _UsageError):
+        reason = _reason(error)
+        if reason is None:
             raise
+        _note("fleetsim: error: " + reason.replace("\n", " "))
+        return EXIT_BAD_INPUT
+    if code == EXIT_INTERRUPTED:
+        _note("fleetsim: interrupted")
+    return int(code or 0)
+
+
+def _reason(error: Exception) -> str | None:
+    """What to tell the user, or None when the mistake is ours."""
+    if isinstance(error, _UsageError):
         message: str = error.format_message()
-        return _fail(message)
+        return message
+    if isinstance(error, OSError):
+        what = error.strerror or str(error)
+        return f"{error.filename}: {what}" if error.filename else what
+    # here and not above, because the package brings pyarrow, which --help can do without
+    from fleetsim.traces.errors import InputError
 
-
-def _fail(message: str) -> int:
-    _note("fleetsim: error: " + message.replace("\n", " "))
-    return EXIT_BAD_INPUT
+    return str(error) if isinstance(error, InputError) else None
 
 
 def _note(text: str) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from fleetsim.traces.errors import InputError
-
 RUNS = Path("runs")
 
 
@@ -13,6 +11,8 @@ def result_folder(out: Path | None, name: str, seed: int) -> Path:
     Raises:
         InputError: --out names a file, or a folder that is not empty.
     """
+    from fleetsim.traces.errors import InputError
+
     if out is None:
         folder = RUNS / f"{name}-{seed}"
         number = 1

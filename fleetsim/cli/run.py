@@ -71,7 +71,7 @@ def run(
     _print(result, as_json)
     typer.echo(f"fleetsim: result in {folder}", err=True)
     if result.status == "interrupted":
-        typer.echo("fleetsim: interrupted; the result is partial and says so", err=True)
+        typer.echo("fleetsim: this result is partial, and says so", err=True)
         raise typer.Exit(130)
 
 

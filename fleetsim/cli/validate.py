@@ -15,7 +15,7 @@ def validate(
     changes: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a scenario, its policies and profiles, without running it.
+    """Check a scenario, its policies, its profiles and its trace, without running it.
 
     Prints the scenario with every default filled in, or every problem, one a line; then the
     exit code is 2.
@@ -26,10 +26,13 @@ def validate(
       fleetsim validate fleet.yaml --set pools.chat.engine.max_num_seqs=256 --json
     """
     from fleetsim.sim.scenario import ScenarioError, load_scenario, resolved_yaml
-    from fleetsim.traces.errors import InputError
+    from fleetsim.traces import InputError, load_trace
 
     try:
         checked = load_scenario(scenario, changes or (), trace=trace)
+        path = checked.trace_path()
+        if path is not None:
+            load_trace(path, format=checked.workload.format)
     except InputError as error:
         problems = error.problems if isinstance(error, ScenarioError) else (str(error),)
         if as_json:

@@ -66,12 +66,12 @@ class PrefixKnowledge(Section):
 
 
 class Router(Section):
-    """Which pool, whether at all, and which replica."""
+    """Which pool, which replica, and whether at all."""
 
     routing: PolicyChoice = PolicyChoice(policy="power_of_two")
     """Which of the pool's replicas gets the request."""
     admission: PolicyChoice = PolicyChoice(policy="always")
-    """Whether the request is let in, before a replica is chosen."""
+    """Whether the request may join the replica that routing chose."""
     default_pool: str | None = None
     """The pool for a request that names no model; left out, the first pool of the file."""
     prefix_knowledge: Annotated[PrefixKnowledge, BeforeValidator(_knowledge), _OrBareSource()] = (

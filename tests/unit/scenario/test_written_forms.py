@@ -38,7 +38,7 @@ def keys(model: type[Section], prefix: str = "") -> list[tuple[str, str]]:
         if isinstance(default, PolicyChoice):
             shown = default.policy
         elif default is PydanticUndefined:
-            shown = "required"
+            shown = "" if key == "name" else "required"
         else:
             shown = "" if default is None else yaml.safe_dump(default).split("\n")[0]
         found.append((key, shown if default != () else "[]"))
@@ -144,6 +144,7 @@ def test_the_schema_accepts_what_we_ship_and_refuses_what_we_refuse() -> None:
     for path in SHIPPED:
         data = yaml.safe_load(path.read_text())
         assert not list(check.iter_errors(data)), path
+        assert not list(check.iter_errors({k: v for k, v in data.items() if k != "name"}))
         assert list(check.iter_errors({**data, "pool": {}}))
         assert list(check.iter_errors({**data, "seed": "eight"}))
     data["client"] = {"network_delay_s": "30 parsecs"}

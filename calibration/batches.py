@@ -20,6 +20,10 @@ class _LogUniform:
         return int(np.exp(rng.uniform(np.log(self.low), np.log(self.high + 0.99))))
 
 
+USUAL_CONTEXT_TOKENS = 16_384
+"""Two steps in three have contexts up to this, so that rare long ones do not steer the fit."""
+
+
 def draw_batches(
     rng: np.random.Generator, count_per_region: int, bounds: Validity
 ) -> list[StepBatch]:
@@ -36,16 +40,18 @@ def _draw(rng: np.random.Generator, region: str, bounds: Validity) -> StepBatch:
     decodes = _LogUniform(1, bounds.max_decodes)
     step_tokens = _LogUniform(16, bounds.max_step_tokens)
     while True:
+        usual = rng.random() < 2 / 3
+        contexts = _LogUniform(16, USUAL_CONTEXT_TOKENS if usual else bounds.max_context_tokens)
         n_d = kv = n_p = c = p = 0
         if region != "prefill":
             n_d = decodes.draw(rng)
-            kv = n_d * _LogUniform(16, bounds.max_context_tokens).draw(rng)
+            kv = n_d * contexts.draw(rng)
         if region != "decode":
             n_p = int(rng.choice((1, 1, 1, 2, 4, 8)))
             c = max(1, step_tokens.draw(rng) // n_p)
-            if rng.random() < 0.5:
-                p = _LogUniform(16, max(17, bounds.max_context_tokens - c)).draw(rng)
+            p = contexts.draw(rng) if rng.random() < 0.5 else 0
         batch = StepBatch(n_d, kv, n_p, c, p)
-        fits = kv + n_p * (p + c) <= bounds.max_kv_tokens
-        if fits and batch.tokens <= bounds.max_step_tokens and p + c <= bounds.max_context_tokens:
+        in_cache = kv + n_p * (p + c) <= bounds.max_kv_tokens
+        in_context = p + c <= bounds.max_context_tokens
+        if in_cache and in_context and batch.tokens <= bounds.max_step_tokens:
             return batch

@@ -22,10 +22,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import queue
 from collections import deque
-from types import SimpleNamespace
 from typing import Any
 
-import torch
+from differential.real_config import kv_cache_config, vllm_config
 from differential.recording import Recording, RequestRecord, Row
 from differential.workloads import (
     EngineSettings,
@@ -37,14 +36,12 @@ from differential.workloads import (
     step_duration_s,
 )
 from vllm import __version__ as vllm_version
-from vllm.config import CacheConfig, ObservabilityConfig, ParallelConfig, SchedulerConfig
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine.core import EngineCore
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
@@ -233,7 +230,7 @@ class _Core(EngineCore):  # type: ignore[misc]
     def __init__(self, workload: Workload) -> None:
         engine = workload["engine"]
         self.run = _Run(workload)
-        self.vllm_config = _vllm_config(engine)
+        self.vllm_config = vllm_config(engine)
         self.scheduler = _scheduler(self.vllm_config, engine)
         self.scheduler.run = self.run
         self.log_stats = False
@@ -257,60 +254,6 @@ class _Core(EngineCore):  # type: ignore[misc]
             self.scheduler.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
 
 
-def _vllm_config(engine: EngineSettings) -> Any:
-    scheduler_config = SchedulerConfig(
-        max_num_seqs=engine["max_num_seqs"],
-        max_num_batched_tokens=engine["max_num_batched_tokens"],
-        max_model_len=engine["max_model_len"],
-        is_encoder_decoder=False,
-        enable_chunked_prefill=engine["enable_chunked_prefill"],
-        policy=engine["policy"],
-        long_prefill_token_threshold=engine["long_prefill_token_threshold"],
-        watermark=engine["watermark"],
-        scheduler_reserve_full_isl=engine["scheduler_reserve_full_isl"],
-        async_scheduling=engine["async_scheduling"],
-    )
-    cache_config = CacheConfig(
-        block_size=engine["block_size"], enable_prefix_caching=engine["enable_prefix_caching"]
-    )
-    cache_config.num_gpu_blocks = engine["num_gpu_blocks"]
-    batches = 2 if engine["async_scheduling"] else 1
-    model_config = SimpleNamespace(
-        max_model_len=engine["max_model_len"],
-        runner_type="generate",
-        is_diffusion=False,
-        uses_mrope=False,
-        is_encoder_decoder=False,
-        supports_multimodal_inputs=False,
-        return_sampling_mask=False,
-        skip_tokenizer_init=True,
-        logits_processors=None,
-    )
-    return SimpleNamespace(
-        model_config=model_config,
-        scheduler_config=scheduler_config,
-        cache_config=cache_config,
-        lora_config=None,
-        kv_events_config=None,
-        parallel_config=ParallelConfig(),
-        observability_config=ObservabilityConfig(),
-        is_mm_encoder_only=False,
-        kv_transfer_config=None,
-        ec_transfer_config=None,
-        speculative_config=None,
-        num_speculative_tokens=0,
-        num_lookahead_tokens=0,
-        num_hash_lookahead_tokens=0,
-        num_prefill_lookahead_tokens=0,
-        max_in_flight_tokens=batches * engine["max_num_batched_tokens"],
-        max_concurrent_batches=batches,
-        use_v2_model_runner=False,
-        aux_output_config=SimpleNamespace(enabled=False),
-        ec_manager_config=SimpleNamespace(get_encoder_cache_manager_obj=lambda: None),
-        structured_outputs_config=SimpleNamespace(enable_in_reasoning=False, reasoning_parser=""),
-    )
-
-
 class _NoStructuredOutput:
     def accept_tokens(self, request: Any, tokens: Any) -> bool:
         return True
@@ -319,23 +262,14 @@ class _NoStructuredOutput:
         return None
 
 
-def _scheduler(vllm_config: Any, engine: EngineSettings) -> Any:
-    block_size = engine["block_size"]
-    attention = FullAttentionSpec(
-        block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
-    )
-    kv_cache_config = KVCacheConfig(
-        num_blocks=engine["num_gpu_blocks"],
-        kv_cache_tensors=[],
-        kv_cache_groups=[KVCacheGroupSpec(["layer"], attention)],
-    )
+def _scheduler(config: Any, engine: EngineSettings) -> Any:
     scheduler = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
     return scheduler(
-        vllm_config=vllm_config,
-        kv_cache_config=kv_cache_config,
+        vllm_config=config,
+        kv_cache_config=kv_cache_config(engine),
         structured_output_manager=_NoStructuredOutput(),
-        block_size=block_size,
-        hash_block_size=block_size,
+        block_size=engine["block_size"],
+        hash_block_size=engine["block_size"],
         log_stats=False,
     )
 

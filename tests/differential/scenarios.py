@@ -172,14 +172,14 @@ def scenarios() -> list[Workload]:
                 request("hi2", 40, 30, arrival_s=SOON_S * 2),
             ],
             policy="priority",
-            num_gpu_blocks=11,
+            num_gpu_blocks=10,
         ),
         _scenario(
             "S13d priority, the same with others before and behind it",
             [
                 request("hi1", 40, 30),
                 request("lo", 40, 30, priority=5, arrival_s=SOON_S),
-                request("hi2", 44, 30, arrival_s=6 * SOON_S),
+                request("hi2", 34, 30, arrival_s=6 * SOON_S),
             ],
             policy="priority",
             num_gpu_blocks=11,

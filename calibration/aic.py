@@ -160,4 +160,4 @@ def _sdk() -> ModuleType:
             f"{PACKAGE} is not installed; it holds the measured kernel tables: "
             "pip install 'fleetsim[aic]'"
         ) from error
-    return sdk  # type: ignore[no-any-return]
+    return sdk

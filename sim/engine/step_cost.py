@@ -173,14 +173,15 @@ class StepCost:
         """
         if not n_prefills:
             return self.decode_step_s(n_decodes, kv_tokens)
-        gpu_s = (
-            self._tokens_s(n_decodes + prefill_tokens)
-            + self._prefill_s
-            + self._square_s * prefill_sq
-            + self._context_s * prefill_ctx
-        )
+        # In the order of a decode step, so that adding a chunk cannot lose a rounding error.
+        gpu_s = self._tokens_s(n_decodes + prefill_tokens)
         if n_decodes:
-            gpu_s += self._decode_s + self._per_decode_s * n_decodes + self._kv_token_s * kv_tokens
+            gpu_s += self._decode_s
+            gpu_s += self._per_decode_s * n_decodes
+            gpu_s += self._kv_token_s * kv_tokens
+        gpu_s += self._prefill_s
+        gpu_s += self._square_s * prefill_sq
+        gpu_s += self._context_s * prefill_ctx
         _, _, floor_s, extra_s = self.decode_terms(n_decodes + n_prefills)
         return (gpu_s if gpu_s > floor_s else floor_s) + extra_s
 

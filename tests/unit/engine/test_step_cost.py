@@ -127,7 +127,7 @@ def test_every_way_to_price_a_decode_step_agrees_exactly(cost, n_decodes, kv_tok
     assert cost.step_s(n_decodes, kv_tokens, 0, 0, 0.0, 0.0) == inlined
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     costs,
     st.integers(0, 1100),

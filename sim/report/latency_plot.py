@@ -39,7 +39,8 @@ def latency_figure(result: Result) -> Figure:
     """Cumulative distributions of client TTFT, TPOT, end-to-end and ITL, with the SLO's bounds.
 
     The first three count all requests offered in the measurement window: a curve that ends below
-    100 % misses those that never completed. ITL counts every gap between tokens of the run.
+    100 % misses those that never completed. ITL counts every gap between tokens that
+    ended in the window. An axis goes as far as 99.9 % of the curve, and to every bound.
     """
     requests = window_requests(result)
     with house_style():

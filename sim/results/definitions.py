@@ -25,8 +25,9 @@ _MEASURES = {
     "token",
     "queue_s": "seconds from joining the engine's waiting queue to being first scheduled; vLLM's "
     "request_queue_time_seconds",
-    "itl_s": "seconds between one token of a request and its next at the engine, every gap of the "
-    "whole run, from a histogram with bins 1 % wide; vLLM's inter_token_latency_seconds",
+    "itl_s": "seconds between one token of a request and its next at the engine, every gap that "
+    "ended in the measurement window, from a histogram with bins 1 % wide; vLLM's "
+    "inter_token_latency_seconds",
 }
 _STATISTICS = {
     "count": "how many values there are",
@@ -108,8 +109,9 @@ DEFINITIONS: dict[str, str] = {
     "pools.*.utilisation.token_budget_fraction": "scheduled tokens / (steps x "
     "max_num_batched_tokens), whole run",
     "pools.*.utilisation.kv_fraction_mean": "share of KV blocks in use, averaged over the time "
-    "that replicas were ready",
-    "pools.*.utilisation.kv_fraction_max": "largest share of KV blocks in use on any replica",
+    "that replicas were ready, as the timeline samples it",
+    "pools.*.utilisation.kv_fraction_max": "largest share of KV blocks in use on any replica "
+    "in the timeline's samples",
     "pools.*.utilisation.busy_fraction": "time with a step running / time ready; near 1 at light "
     "load already, so not a measure of room",
     "pools.*.prefix_hit_rate": "prompt tokens found in the prefix cache when a request was first "

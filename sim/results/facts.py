@@ -23,7 +23,7 @@ class ReplicaRecord:
         steps: engine steps run; scheduled_tokens: tokens (prompt and output) scheduled in them.
         busy_s: seconds during which a step was running.
         kv_usage_integral_s: time integral of the share of KV blocks in use, while ready.
-        kv_usage_max: largest share of KV blocks in use, 0 to 1.
+        kv_usage_max: largest share of KV blocks in use that a sample saw, 0 to 1.
     """
 
     pool: str
@@ -63,7 +63,7 @@ class PoolFacts:
             engine and version that it stands for, such as "vLLM 0.24.0".
         requests_integral_s: time integral of the number of requests in the pool (dispatched to
             a replica, and not yet out of its engine), kept apart from the journeys.
-        itl: gaps between tokens at the engine.
+        itl: gaps between tokens at the engine, those that ended in the measurement window.
         slow_paths: how often the engines left the fast path, by name.
         slo_capacity_per_s: highest offered rate at which the SLO holds, None while unknown.
     """

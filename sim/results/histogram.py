@@ -42,7 +42,7 @@ class LogHistogram:
         self._weights = array("q")
 
     def add_one(self, value_s: float, weight: int = 1) -> None:
-        """Count one duration, weight times (weight: a whole number of at most 65,535)."""
+        """Count one duration, weight times (weight: a whole number from 1 to 65,535)."""
         values = self._values
         values.append(value_s)
         self._weights.append(weight)
@@ -52,12 +52,18 @@ class LogHistogram:
     def add(
         self, values_s: npt.NDArray[np.float64], weight: int | npt.NDArray[np.int64] = 1
     ) -> None:
-        """Count each of these durations, weight times (one weight for all, or one each)."""
-        self._values.frombytes(values_s.tobytes())
+        """Count each of these durations, weight times (one weight for all, or one each).
+
+        Raises:
+            ValueError: when there is not one weight for each duration.
+        """
         if isinstance(weight, int):
             self._weights.extend([weight] * len(values_s))
         else:
+            if len(weight) != len(values_s):
+                raise ValueError(f"{len(values_s)} durations, {len(weight)} weights")
             self._weights.frombytes(weight.astype(np.int64).tobytes())
+        self._values.frombytes(values_s.tobytes())
         if len(self._values) >= _BUFFER:
             self._settle()
 

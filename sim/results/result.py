@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from fleetsim.sim.results.measures import Array
+from fleetsim.sim.request import COMPLETED
+from fleetsim.sim.results.measures import MEASURE_COLUMNS, Array, measures
 from fleetsim.sim.results.schema import RESULT_SCHEMA_VERSION, TABLES
 from fleetsim.sim.results.store import FolderStore, Store, read_json
 from fleetsim.traces.errors import InputError
@@ -56,13 +57,12 @@ class Result:
         if summary is None:
             raise InputError(f"{where}: summary.json is missing; the result folder is damaged")
         self.summary: dict[str, Any] = summary
-        stated_rows = status.get("rows", {})
-        for name in TABLES:
-            if store.rows(name) != stated_rows.get(name):
-                raise InputError(
-                    f"{where}: table {name} has {store.rows(name)} rows, status.json says "
-                    f"{stated_rows.get(name)}; a file was removed or replaced"
-                )
+        rows = {name: store.rows(name) for name in TABLES}
+        if status.get("rows") != rows:
+            raise InputError(
+                f"{where}: the tables have {rows} rows, status.json says {status.get('rows')}; "
+                "a file was removed or replaced"
+            )
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -80,8 +80,16 @@ class Result:
         return cls(FolderStore(path))
 
     def requests(self) -> pd.DataFrame:
-        """One row per request, sorted by request_id: the journey's fields, times in seconds."""
+        """One row per request, sorted by request_id, times in seconds.
+
+        The journey's fields as the table has them, and after them each of
+        `fleetsim.sim.results.measures.MEASURES`, NaN where the request did not complete.
+        """
         frame = self._frame("requests")
+        completed = (frame["outcome"] == COMPLETED).to_numpy()
+        columns = {name: frame[name].to_numpy() for name in MEASURE_COLUMNS}
+        for name, values in measures(columns).items():
+            frame[name] = np.where(completed, values, np.nan)
         return frame.sort_values("request_id", kind="stable", ignore_index=True)
 
     def timeline(self) -> pd.DataFrame:

@@ -182,7 +182,7 @@ def _parquet_bytes(rows: pa.Table) -> pa.Buffer:
 def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
     try:
         return pq.ParquetFile(path).read(columns, use_threads=False).select(columns)
-    except (pa.ArrowException, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:
         first_line = str(error).splitlines()[0]
         raise InputError(f"{path}: not a table of this result ({first_line})") from error
 
@@ -190,7 +190,7 @@ def _read_parquet(path: Path, columns: list[str]) -> pa.Table:
 def _footer_rows(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a Parquet file; the result folder is damaged") from error
 
 

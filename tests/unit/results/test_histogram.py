@@ -58,6 +58,21 @@ def test_a_run_of_steps_equals_its_steps_one_by_one() -> None:
     assert run.mean_s == pytest.approx(0.0075)
 
 
+def test_each_duration_may_have_its_own_weight() -> None:
+    rng = np.random.default_rng(3)
+    steps_s, decodes = rng.gamma(4.0, 0.003, 5000), rng.integers(1, 200, 5000)
+    run, single = LogHistogram(), LogHistogram()
+    run.add(steps_s, decodes)
+    for step_s, weight in zip(steps_s.tolist(), decodes.tolist(), strict=True):
+        single.add_one(step_s, weight)
+    assert run.count == decodes.sum()
+    assert run.sum_s == single.sum_s
+    assert run.bins()[2].tolist() == single.bins()[2].tolist()
+    with pytest.raises(ValueError, match="5000 durations, 4999 weights"):
+        run.add(steps_s, decodes[1:])
+    assert run.count == decodes.sum()
+
+
 def test_empty_is_nan_not_zero() -> None:
     histogram = LogHistogram()
     assert histogram.count == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fleetsim.sim.results.recorder import Recorder
 from fleetsim.sim.results.result import Result
+from fleetsim.sim.results.schema import REQUESTS
 from fleetsim.traces.errors import InputError
 
 from .fake_run import fake_facts, fake_folder, fake_journeys, record
@@ -39,7 +40,7 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     recorder.close(fake_facts(journeys), {}, "complete")
     frame = Result.load(tmp_path / "run").requests()
     assert frame["request_id"].tolist() == list(range(300))
-    for name in frame.columns:
+    for name in REQUESTS.names:
         on_request = name in type(journeys[0].request).__slots__
         for j, value in zip(journeys, frame[name].tolist(), strict=True):
             expected = getattr(j.request if on_request else j, name)
@@ -111,7 +112,7 @@ def test_load_notices_damage(tmp_path: Path) -> None:
     part = folder / "requests" / "part-00003.parquet"
     content = part.read_bytes()
     part.unlink()
-    with pytest.raises(InputError, match=r"requests has 400 rows, status\.json says 500"):
+    with pytest.raises(InputError, match=r"'requests': 400.*status\.json says .*'requests': 500"):
         Result.load(folder)
     part.write_bytes(content[:100])
     with pytest.raises(InputError, match=r"part-00003\.parquet: not a Parquet file"):
@@ -123,6 +124,54 @@ def test_load_notices_damage(tmp_path: Path) -> None:
     (folder / "status.json").write_text(json.dumps({"status": "complete", "schema_version": 99}))
     with pytest.raises(InputError, match="result schema 99"):
         Result.load(folder)
+
+
+def test_the_status_comes_last_of_all(tmp_path: Path) -> None:
+    journeys = fake_journeys(50)
+    for blocked in ("summary.json", "itl_histogram.parquet", "replicas.parquet"):
+        folder = tmp_path / blocked
+        recorder = Recorder(folder)
+        record(recorder, journeys)
+        (folder / blocked).mkdir()
+        with pytest.raises(OSError, match=blocked):
+            recorder.close(fake_facts(journeys), {}, "complete")
+        assert not (folder / "status.json").exists()
+        assert not list(folder.rglob("*.tmp"))
+
+
+def test_decisions_and_texts_come_back(tmp_path: Path) -> None:
+    journeys = fake_journeys(20)
+    recorder = Recorder(tmp_path / "run", chunk=8)
+    record(recorder, journeys)
+    for i in range(20):
+        recorder.decision(0.5 * i, i, 1, "chat", i % 2, "fewest tokens", [0.25, 0.75] * (i % 2))
+    recorder.text("scenario.resolved.yaml", "seed: 1\n")
+    recorder.close(fake_facts(journeys), {}, "complete")
+    result = Result.load(tmp_path / "run")
+    decisions = result.decisions()
+    assert decisions["request_id"].tolist() == list(range(20))
+    assert decisions["scores"][1].tolist() == [0.25, 0.75]
+    assert (tmp_path / "run" / "scenario.resolved.yaml").read_text() == "seed: 1\n"
+    assert result.scaling()["to_state"].tolist() == ["ready"]
+    assert result.usage()["requests"].sum() == 20
+    assert len(result.content_hash()) == 64
+
+
+def test_measures_beside_the_fields() -> None:
+    journeys = fake_journeys(100)
+    recorder = Recorder(None)
+    record(recorder, journeys)
+    recorder.close(fake_facts(journeys), {}, "complete")
+    frame = Result(recorder.store).requests()
+    for j, ttft_s, tpot_s in zip(journeys, frame["client_ttft_s"], frame["tpot_s"], strict=True):
+        if j.outcome != "completed":
+            assert ttft_s != ttft_s
+            continue
+        assert ttft_s == j.client_first_token_s - j.client_sent_s
+        if j.delivered_tokens > 1:
+            assert tpot_s == (j.last_token_s - j.first_token_s) / (j.delivered_tokens - 1)
+        else:
+            assert tpot_s != tpot_s
 
 
 def test_a_full_disk_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:

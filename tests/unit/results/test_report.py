@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 import pytest
 from fleetsim.sim.report.format import DASH, bound, digits, dollars, percent, seconds
-from fleetsim.sim.report.plots import latency_figure, timeline_figure, write_figures
+from fleetsim.sim.report.plots import latency_figure, timeline_figure
 from fleetsim.sim.report.table import summary_table
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.finish import finish
@@ -47,6 +47,14 @@ def all_rejected(n: int = 20) -> list[Journey]:
         refused.outcome, refused.reason, refused.ended_s = "rejected", "", j.arrived_s
         rejected.append(refused)
     return rejected
+
+
+def write_figures(result: Result, folder: Path) -> list[Path]:
+    paths = []
+    for name, figure in (("latency", latency_figure), ("timeline", timeline_figure)):
+        paths.append(folder / f"{name}.png")
+        figure(result).savefig(paths[-1])
+    return paths
 
 
 @pytest.fixture(scope="module")

@@ -84,25 +84,41 @@ class CacheEvents:
     Args:
         clock: tells now.
         block_size: tokens of a block.
+        segment_blocks: whole blocks of each segment, by id.
         delay_s: from a change in the cache to the router's knowing it.
-        changes: (segment, blocks cached) as the block pool appends them; taken from here.
+
+    Attributes:
+        changes: (segment, blocks cached), for the block pool to append to; taken from here.
     """
 
-    __slots__ = ("_block_size", "_changes", "_clock", "_delay_s", "_known", "_pending")
+    __slots__ = (
+        "_block_size",
+        "_clock",
+        "_delay_s",
+        "_known",
+        "_pending",
+        "_segment_blocks",
+        "changes",
+    )
 
     def __init__(
-        self, clock: Clock, block_size: int, delay_s: float, changes: list[tuple[int, int]]
+        self,
+        clock: Clock,
+        block_size: int,
+        segment_blocks: list[int],
+        delay_s: float,
     ) -> None:
         self._clock = clock
         self._block_size = block_size
+        self._segment_blocks = segment_blocks
         self._delay_s = delay_s
-        self._changes = changes
+        self.changes: list[tuple[int, int]] = []
         self._known: dict[int, int] = {}
         self._pending: deque[tuple[float, int, int]] = deque()
 
     def stepped(self) -> None:
         """The engine has ended a step: what changed since the last one is published now."""
-        changes = self._changes
+        changes = self.changes
         if changes:
             due_s = self._clock.now + self._delay_s
             self._pending.extend((due_s, segment, blocks) for segment, blocks in changes)
@@ -119,10 +135,12 @@ class CacheEvents:
                 known.pop(segment, None)
         blocks = 0
         for segment in request.prefix:
-            found = known.get(segment, 0)
-            if not found:
-                break
-            blocks += found
+            whole = self._segment_blocks[segment]
+            if whole:  # a segment shorter than a block has none of its own
+                found = known.get(segment, 0)
+                blocks += found
+                if found < whole:
+                    break
         return blocks * self._block_size
 
     def dispatched(self, request: RequestView) -> None:

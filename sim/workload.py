@@ -48,6 +48,10 @@ class Workload:
     def __len__(self) -> int:
         return len(self._trace)
 
+    def reset_counts(self) -> None:
+        """Forget what a look ahead through the requests has counted."""
+        self.truncated = self.cut_outputs = 0
+
     def __iter__(self) -> Iterator[Journey]:
         """Every request once, in order of arrival."""
         trace = self._trace

@@ -24,6 +24,7 @@ from collections import deque
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ..clock import SCHEDULE, STEP_END, Alarm, Clock
 from .scheduler import Batch, Scheduler
@@ -55,14 +56,17 @@ class EngineListener(Protocol):
     def finished(self, sequence: Sequence, now_s: float) -> None:
         """Its last token is out and its blocks are free."""
 
+    def cache_changed(self) -> None:
+        """The prefix cache's contents changed; only if `BlockPool.changes` is kept."""
+
 
 class StepLog(Protocol):
     """Takes the engine's steps, in order, in chunks whose size does not depend on leaps."""
 
     def steps(
-        self, ends_s: np.ndarray, durations_s: np.ndarray, n_decodes: np.ndarray
+        self, durations_s: npt.NDArray[np.float64], n_decodes: npt.NDArray[np.int64]
     ) -> None:
-        """End time, duration and number of decoding sequences of consecutive steps."""
+        """Duration and number of decoding sequences of consecutive steps."""
 
 
 class Engine:
@@ -93,7 +97,6 @@ class Engine:
         "_leap_steps",
         "_log",
         "_log_durations_s",
-        "_log_ends_s",
         "_log_n",
         "_start_s",
         "busy_s",
@@ -139,7 +142,6 @@ class Engine:
         self._durations_s: list[float] = []
         self._firsts: list[Sequence] = []
         self._log = step_log
-        self._log_ends_s: list[float] = []
         self._log_durations_s: list[float] = []
         self._log_n: list[int] = []
 
@@ -166,7 +168,7 @@ class Engine:
 
     def abort(self, sequence: Sequence) -> None:
         """The client gave up; its place and blocks are free when the step in flight has ended."""
-        if sequence.state == OUTSIDE:
+        if sequence.state == OUTSIDE and not self._seen_by_next_schedule(sequence):
             sequence.state = GONE
         elif sequence.state != GONE:
             ends = self._ends_s
@@ -253,6 +255,8 @@ class Engine:
                     self.listener.first_token(sequence, now)
         for sequence in scheduler.update():
             self.listener.finished(sequence, now)
+        if scheduler.pool.changes:
+            self.listener.cache_changed()
         if batch is not None:
             self._begin(batch, now)
             return
@@ -277,6 +281,10 @@ class Engine:
         if scheduler.n_waiting or scheduler.n_running:
             batch = scheduler.schedule()
             self._tell(batch, now, now)
+            while batch is None and scheduler.preempted:
+                # An empty step takes no time; what it freed is for the next one.
+                batch = scheduler.schedule()
+                self._tell(batch, now, now)
         if batch is None:
             self._alarm = None
             if self._busy_since_s is not None:
@@ -297,7 +305,6 @@ class Engine:
         self.steps += 1
         self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
         if self._log is not None:
-            self._log_ends_s.append(end)
             self._log_durations_s.append(duration)
             self._log_n.append(batch.n_decodes)
         if not batch.n_prefills and (not self._arrivals or self._indifferent()):
@@ -349,6 +356,15 @@ class Engine:
         scheduler = self.scheduler
         return scheduler.head_blocked and scheduler.n_waiting > 0 and not scheduler.by_priority
 
+    def _seen_by_next_schedule(self, sequence: Sequence) -> bool:
+        """Async: vLLM has scheduled the next step already, and this arrival was in time for it."""
+        ends = self._ends_s
+        if not self.lag or not ends:
+            return False
+        step = bisect_left(ends, self.clock.now)
+        start_s = ends[step - 1] if step else self._start_s
+        return any(s is sequence and t <= start_s for t, s in self._arrivals)
+
     def _cut(self, last: int) -> None:
         """End the leap with step `last` of those in flight."""
         ends = self._ends_s
@@ -367,7 +383,6 @@ class Engine:
         self.steps += steps
         self.scheduled_tokens += steps * n
         if self._log is not None:
-            self._log_ends_s += self._ends_s[1 : steps + 1]
             self._log_durations_s += self._durations_s[:steps]
             self._log_n += [n] * steps
             if len(self._log_n) >= _LOG_STEPS:
@@ -380,11 +395,10 @@ class Engine:
         while len(self._log_n) >= max(size, 1):
             n = size or len(self._log_n)
             self._log.steps(
-                np.array(self._log_ends_s[:n]),
                 np.array(self._log_durations_s[:n]),
                 np.array(self._log_n[:n]),
             )
-            del self._log_ends_s[:n], self._log_durations_s[:n], self._log_n[:n]
+            del self._log_durations_s[:n], self._log_n[:n]
 
     def _take_arrivals(self, until_s: float) -> None:
         arrivals = self._arrivals

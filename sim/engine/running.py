@@ -124,7 +124,7 @@ def walk(scheduler: Scheduler, batch: Batch) -> int:
             sequence.computed += chunk
             scheduler.register_chain(sequence, sequence.computed)
     _shape(scheduler, batch, chunks)
-    if batch.n_decodes < scheduler.n_decodes:
+    if chunks and batch.n_decodes < scheduler.n_decodes:
         _delay(scheduler, chunks)
     return budget
 

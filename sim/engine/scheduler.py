@@ -303,6 +303,8 @@ class Scheduler:
             if self.lag and sequence.capped:
                 self.leave_decode(sequence)
                 sequence.state = LAST_STEP_DONE
+                if not self.settings.enable_chunked_prefill:
+                    self.head_blocked = False  # for one decode less leaves a larger budget
             self.ending.append(sequence)
 
     def delay(self, sequence: Sequence) -> None:
@@ -532,6 +534,8 @@ class Scheduler:
             return
         full = registered_tokens // size
         first = sequence.chain_blocks
+        if first > sequence.registered:
+            self.register_chain(sequence, registered_tokens)
         done = max(sequence.registered, first)
         if full > done:
             if sequence.tail is None:

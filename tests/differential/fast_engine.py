@@ -21,6 +21,7 @@ from fleetsim.sim.engine.sequence import (
     DECODE,
     GONE,
     LAST_STEP_DONE,
+    OUTSIDE,
     PREFILL,
     WAITING,
     Sequence,
@@ -169,6 +170,10 @@ class _RecordingEngine(Engine):
         for row, end in zip(rows, self._ends_s[1 : steps + 1], strict=True):
             row.t_start, row.t_end = start, end
             row.t_sched = sched if self.lag else start
+            # Arrivals that change nothing are not looked at in a leap, but they do wait.
+            row.waiting += [
+                s.owner for t, s in self._arrivals if t <= row.t_sched and s.state == OUTSIDE
+            ]
             start, sched = end, start
         super()._account_leap(steps)
 

@@ -4,6 +4,7 @@ import pytest
 from fleetsim.calibration import EngineSettings, load_profile
 from fleetsim.traces.errors import InputError
 
+DOC = Path(__file__).parents[3] / "docs" / "calibration.md"
 B8 = load_profile("llama-3.1-8b-bf16-tp1-h100")
 B70 = load_profile("llama-3.1-70b-bf16-tp4-h100")
 FP8 = load_profile("llama-3.1-70b-fp8-tp4-h100")
@@ -99,7 +100,11 @@ def test_block_counts_agree_with_real_engines(name):
         max_num_seqs=256,
         tensor_parallel_size=tp,
     )
-    assert profile.kv_blocks(settings) == pytest.approx(blocks, rel=0.01)
+    computed = profile.kv_blocks(settings)
+    assert computed == pytest.approx(blocks, rel=0.01)
+    assert f"| {name} | {blocks:,} | {computed:,} | {computed / blocks - 1:+.1%}" in (
+        DOC.read_text().replace(" %", "%")
+    )
 
 
 def test_a_model_that_does_not_fit_is_refused_by_how_many_gb():

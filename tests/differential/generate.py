@@ -204,10 +204,9 @@ class _Crowd:
             if said + 8 >= self.engine["max_model_len"]:
                 break
             self._name_rest(last)
-            if last["output_segment"] is None:
-                last["output_segment"] = self.next_output_segment
-                self.next_output_segment += 1
-            chain = [*last["chain"], (last["output_segment"], last["output_tokens"])]
+            last["output_segment"] = self.next_output_segment
+            chain = [*last["chain"], (self.next_output_segment, last["output_tokens"])]
+            self.next_output_segment += 1
             turns.append(self._request(self._soon(last["arrival_s"], self.think_s), chain))
             self.features.add("multi-turn")
         for turn in turns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 from differential.workloads import EngineSettings
 from vllm.config import CacheConfig, ObservabilityConfig, ParallelConfig, SchedulerConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec

@@ -161,11 +161,11 @@ class _RecordingMixin:
         return int(self.kv_cache_manager.block_pool.get_num_free_blocks())  # type: ignore[attr-defined]
 
 
-class _RecordingScheduler(_RecordingMixin, Scheduler):
+class _RecordingScheduler(_RecordingMixin, Scheduler):  # type: ignore[misc]
     """vLLM's synchronous scheduler, observed."""
 
 
-class _RecordingAsyncScheduler(_RecordingMixin, AsyncScheduler):
+class _RecordingAsyncScheduler(_RecordingMixin, AsyncScheduler):  # type: ignore[misc]
     """vLLM's asynchronous scheduler, observed."""
 
 
@@ -240,10 +240,10 @@ class _Core(EngineCore):  # type: ignore[misc]
         self.async_scheduling = engine["async_scheduling"]
         self.engines_running = False
         self._weight_version = None
-        self.aborts_queue = queue.Queue()
+        self.aborts_queue: queue.Queue[list[str]] = queue.Queue()
         self.model_executor = _Executor(self)
         self.batch_queue_size = self.vllm_config.max_concurrent_batches
-        self.batch_queue = deque(maxlen=2) if self.async_scheduling else None
+        self.batch_queue: deque[Any] | None = deque(maxlen=2) if self.async_scheduling else None
         self.step_fn = self.step_with_batch_queue if self.async_scheduling else self.step
 
     def has_work(self) -> bool:

@@ -76,7 +76,8 @@ class BlockPool:
         Blocks nobody can find are reused next, the last block first of all; findable ones go
         behind all other free blocks, the last block first, so a prefix outlives its end.
         """
-        blank, findable = [], []
+        blank: list[Block] = []
+        findable: list[Block] = []
         for block in reversed(blocks):
             block.references -= 1
             if block.references == 0:

@@ -248,8 +248,8 @@ def scenarios() -> list[Workload]:
         ),
         _scenario(
             "C5 async, a preempted request ends by the token in flight",
-            [request("r0", 47, 20), request("r1", 30, 3), request("r2", 15, 6)],
-            num_gpu_blocks=7,
+            [request("r0", 15, 10), request("r1", 30, 2)],
+            num_gpu_blocks=4,
             async_scheduling=True,
         ),
         _scenario(

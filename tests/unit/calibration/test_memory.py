@@ -1,5 +1,7 @@
 """Sizes in bytes and blocks at every tensor-parallel size and under every flag."""
 
+from pathlib import Path
+
 import pytest
 from fleetsim.calibration import EngineSettings, load_profile
 from fleetsim.traces.errors import InputError

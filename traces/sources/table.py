@@ -135,16 +135,17 @@ class Table:
         if len(wrong):
             row = int(wrong[0])
             value = self.columns[name][row].as_py()
-            raise self.error(row, f"{name} is {_shown(value)}; must be {wanted}")
+            raise self.error(row, f"{name} is {self._shown(value)}; must be {wanted}")
+
+    def _shown(self, value: object) -> str:
+        if value is None or value == "":
+            return "empty"
+        return str(value) if self.is_text else repr(value)  # here a cell of text is a number
 
 
 def row_error(path: Path, line: int, text: str) -> InputError:
     """Make an error that names the file and the 1-based line."""
     return InputError(f"{path}: row {line}: {text}")
-
-
-def _shown(value: object) -> str:
-    return "empty" if value is None or value == "" else repr(value)
 
 
 def _is_string(kind: pa.DataType) -> bool:

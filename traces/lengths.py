@@ -35,23 +35,35 @@ class FixedLength:
 
 @dataclass(frozen=True, slots=True)
 class UniformLength:
-    """Uniform between ``tokens x (1 - range_ratio)`` and ``tokens x (1 + range_ratio)``.
+    """Uniform over the whole numbers from ``shortest`` to ``longest``, both included."""
 
-    Rounded outward and inclusive, at least 1: ``--random-range-ratio`` of ``vllm bench serve``.
-    """
-
-    tokens: int
-    range_ratio: float
+    shortest: int
+    longest: int
 
     def __post_init__(self) -> None:
-        _require(self.tokens >= 1, f"length {self.tokens}: must be at least 1 token")
-        _require(0 <= self.range_ratio < 1, f"range_ratio {self.range_ratio}: must lie in [0, 1)")
+        _require(self.shortest >= 1, f"shortest {self.shortest}: must be at least 1 token")
+        _require(
+            self.longest >= self.shortest,
+            f"longest {self.longest}: must be at least shortest {self.shortest}",
+        )
+
+    @classmethod
+    def around(cls, tokens: int, range_ratio: float) -> UniformLength:
+        """Make the range ``tokens x (1 - range_ratio)`` to ``tokens x (1 + range_ratio)``.
+
+        Rounded outward, at least 1: ``--random-range-ratio`` of ``vllm bench serve``.
+
+        Raises:
+            InputError: a length below 1, a ratio outside [0, 1).
+        """
+        _require(tokens >= 1, f"length {tokens}: must be at least 1 token")
+        _require(0 <= range_ratio < 1, f"range_ratio {range_ratio}: must lie in [0, 1)")
+        shortest = max(math.floor(tokens * (1 - range_ratio)), 1)
+        return cls(shortest, math.ceil(tokens * (1 + range_ratio)))
 
     def draw(self, count: int, random: np.random.Generator) -> IntArray:
         """Draw whole numbers of the range."""
-        low = max(math.floor(self.tokens * (1 - self.range_ratio)), 1)
-        high = math.ceil(self.tokens * (1 + self.range_ratio))
-        return random.integers(low, high, size=count, endpoint=True)
+        return random.integers(self.shortest, self.longest, size=count, endpoint=True)
 
 
 @dataclass(frozen=True, slots=True)

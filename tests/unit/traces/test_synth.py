@@ -61,11 +61,11 @@ def test_all_at_once() -> None:
 
 
 def test_uniform_lengths_cover_their_range_inclusively() -> None:
-    lengths = make(requests=5000, prompt_tokens=UniformLength(100, 0.055)).prompt_tokens
+    lengths = make(requests=5000, prompt_tokens=UniformLength.around(100, 0.055)).prompt_tokens
     assert (lengths.min(), lengths.max()) == (94, 106)  # floor(94.5), ceil(105.5)
     counts = np.bincount(lengths)[94:]
     assert counts.min() > 0.7 * counts.max()
-    assert make(prompt_tokens=UniformLength(1, 0.9)).prompt_tokens.min() == 1
+    assert make(prompt_tokens=UniformLength.around(1, 0.9)).prompt_tokens.min() == 1
 
 
 def test_lognormal_lengths_have_their_median_and_mean() -> None:
@@ -77,11 +77,13 @@ def test_lognormal_lengths_have_their_median_and_mean() -> None:
 
 
 def test_streams_are_independent() -> None:
-    base = make(prompt_tokens=UniformLength(800, 0.5), output_tokens=UniformLength(200, 0.5))
+    base = make(
+        prompt_tokens=UniformLength.around(800, 0.5), output_tokens=UniformLength.around(200, 0.5)
+    )
     other = make(prompt_tokens=LognormalLength(800, 900, 9000), output_tokens=base_output())
     assert (other.arrival_s == base.arrival_s).all()
     assert (other.output_tokens == base.output_tokens).all()
-    twice = make(prompt_tokens=UniformLength(800, 0.5), rate_rps=20.0, burstiness=1.0)
+    twice = make(prompt_tokens=UniformLength.around(800, 0.5), rate_rps=20.0, burstiness=1.0)
     assert np.allclose(twice.arrival_s * 2, base.arrival_s)
     assert (twice.prompt_tokens == base.prompt_tokens).all()
     correlation = np.corrcoef(base.prompt_tokens, base.output_tokens)[0, 1]
@@ -89,12 +91,12 @@ def test_streams_are_independent() -> None:
 
 
 def base_output() -> UniformLength:
-    return UniformLength(200, 0.5)
+    return UniformLength.around(200, 0.5)
 
 
 def test_more_requests_extend_the_same_trace() -> None:
-    short = make(requests=100, prompt_tokens=UniformLength(800, 0.5))
-    longer = make(requests=300, prompt_tokens=UniformLength(800, 0.5))
+    short = make(requests=100, prompt_tokens=UniformLength.around(800, 0.5))
+    longer = make(requests=300, prompt_tokens=UniformLength.around(800, 0.5))
     assert (longer.arrival_s[:100] == short.arrival_s).all()
     assert (longer.prompt_tokens[:100] == short.prompt_tokens).all()
 
@@ -127,9 +129,11 @@ def test_parameters_out_of_range(changes: dict[str, object], message: str) -> No
 def test_lengths_out_of_range() -> None:
     for wrong in (
         lambda: FixedLength(0),
-        lambda: UniformLength(0, 0.5),
-        lambda: UniformLength(10, 1.0),
-        lambda: UniformLength(10, -0.1),
+        lambda: UniformLength.around(0, 0.5),
+        lambda: UniformLength.around(10, 1.0),
+        lambda: UniformLength.around(10, -0.1),
+        lambda: UniformLength(0, 5),
+        lambda: UniformLength(5, 4),
         lambda: LognormalLength(0, 5, 10),
         lambda: LognormalLength(10, 9, 10),
         lambda: LognormalLength(10, 12, 0),

@@ -94,5 +94,9 @@ def _draw(result: "Result", folder: Path) -> None:
 
     for name, figure in (("latency", latency_figure), ("timeline", timeline_figure)):
         half_drawn = folder / f".{name}.png.tmp"
-        figure(result).savefig(half_drawn, format="png", dpi=150)
-        half_drawn.replace(folder / f"{name}.png")
+        try:
+            figure(result).savefig(half_drawn, format="png", dpi=150)
+            half_drawn.replace(folder / f"{name}.png")
+        except OSError:
+            half_drawn.unlink(missing_ok=True)
+            raise

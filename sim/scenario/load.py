@@ -53,7 +53,10 @@ def load_scenario(
         lines = {}  # nobody could look them up
     if not isinstance(data, dict):
         what = "is empty" if data is None else "is not a mapping of keys to values"
-        raise InputError(f"{source}: {what}; `fleetsim init` writes a scenario to start from")
+        raise InputError(
+            f"{source}: {what}; `fleetsim init` writes a scenario to start from, and a trace is "
+            "given with --trace"
+        )
     if stem is not None:
         data.setdefault("name", stem)
     changes = [Override.parse(text) for text in overrides]

@@ -1,14 +1,16 @@
 """Pools of identical replicas, and the engine options of one replica under vLLM's names."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from fleetsim.sim.scenario.section import Section
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 
 class EngineOptions(Section):
-    """`vllm serve` options by their own names; what is left out is vLLM's default for the GPU."""
+    """`vllm serve` options by their own names; what is left out is vLLM's default for the GPU.
+
+    Whether they go together is for the engine to say: see `fleetsim.sim.scenario.engine`.
+    """
 
     max_num_seqs: int | None = Field(default=None, ge=1)
     """Most sequences running in one step."""
@@ -38,37 +40,6 @@ class EngineOptions(Section):
     """Schedule the next step while the GPU works on this one."""
     kv_cache_dtype: str = Field(default="auto", min_length=1)
     """Data type of the KV cache; `auto` is the profile's."""
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        budget, seqs = self.max_num_batched_tokens, self.max_num_seqs
-        if budget is not None and seqs is not None and budget < seqs:
-            raise PydanticCustomError(
-                "engine_budget",
-                "max_num_batched_tokens ({budget}) must be at least max_num_seqs ({seqs})",
-                {"budget": budget, "seqs": seqs},
-            )
-        length = self.max_model_len
-        if (
-            not self.enable_chunked_prefill
-            and budget is not None
-            and length is not None
-            and budget < length
-        ):
-            raise PydanticCustomError(
-                "engine_chunking",
-                "without chunked prefill max_num_batched_tokens ({budget}) must be at least "
-                "max_model_len ({length})",
-                {"budget": budget, "length": length},
-            )
-        if length is not None and self.long_prefill_token_threshold > length:
-            raise PydanticCustomError(
-                "engine_threshold",
-                "long_prefill_token_threshold ({threshold}) must be at most "
-                "max_model_len ({length})",
-                {"threshold": self.long_prefill_token_threshold, "length": length},
-            )
-        return self
 
 
 class Pool(Section):

@@ -90,5 +90,9 @@ class Scenario(Section):
         """The file that `written` means at `key`: relative to the scenario file, or to the
         working folder when it came from the command line.
         """
-        folder = Path() if key in self._origin.overridden else self._origin.folder
+        parts = key.split(".")
+        typed = any(
+            ".".join(parts[:end]) in self._origin.overridden for end in range(len(parts) + 1)
+        )
+        folder = Path() if typed else self._origin.folder
         return folder / Path(written).expanduser()

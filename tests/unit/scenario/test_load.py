@@ -24,6 +24,7 @@ pools:
         (b"", "is empty; `fleetsim init` writes a scenario to start from"),
         (b"# nothing but a comment\n", "is empty; `fleetsim init`"),
         (b"- a\n- b\n", "is not a mapping of keys to values"),
+        (b"arrival_s,prompt_tokens\n0,1\n", "a trace is given with --trace"),
         (b"\x89PNG\r\n\x1a\n\x00\xff", "is not text (byte 0); a scenario is a UTF-8 YAML file"),
         (b"\xff\xfea\x00", "is not text (byte 0)"),
         (b"a: [1", "fleet.yaml:1: broken YAML"),

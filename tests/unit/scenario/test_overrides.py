@@ -121,6 +121,8 @@ def test_paths_in_the_file_are_beside_it_and_those_typed_are_here(path: Path) ->
     assert load_scenario(path).trace_path() == path.parent / "mine.csv"
     assert load_scenario(path, trace="its/here.csv").trace_path() == Path("its/here.csv")
     assert load_scenario(path, ["workload.trace=it.csv"]).trace_path() == Path("it.csv")
+    assert load_scenario(path, ["workload={trace: it.csv}"]).trace_path() == Path("it.csv")
+    assert load_scenario(path, ["workload.head=3"]).trace_path() == path.parent / "mine.csv"
     assert load_scenario(path, trace="sample").trace_path() is None
 
 

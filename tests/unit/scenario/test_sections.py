@@ -151,12 +151,11 @@ def test_wrong_workload(tmp_path: Path, workload: str, expected: str) -> None:
         (
             "pools.chat.engine={enable_chunked_prefill: false, max_num_batched_tokens: 2048, "
             "max_model_len: 4096}",
-            "without chunked prefill max_num_batched_tokens (2048) must be at least "
-            "max_model_len (4096)",
+            "max_num_batched_tokens (2048) must be at least max_model_len (4096) when chunked",
         ),
         (
             "pools.chat.engine={long_prefill_token_threshold: 5000, max_model_len: 4096}",
-            "long_prefill_token_threshold (5000) must be at most max_model_len (4096)",
+            "long_prefill_token_threshold: must be between 0 (off) and max_model_len, got 5000",
         ),
     ],
 )

@@ -147,7 +147,8 @@ def test_ctrl_c_elsewhere_exits_130(simulate: Any, capsys: pytest.CaptureFixture
 
     simulate(outcome)
     assert main(["run"]) == 130
-    assert capsys.readouterr() == ("", "fleetsim: interrupted\n")
+    out, err = capsys.readouterr()
+    assert (out, err.strip()) == ("", "fleetsim: interrupted")
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,10 @@ def test_the_docs_list_every_key_with_its_default() -> None:
     for key, default in keys(Scenario):
         row = f"| `{key}` | {f'`{default}`' if default else ''} |"
         assert row in text, row
+
+
+def test_the_smallest_scenario_of_the_docs_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "scenario.md").read_text()
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text.split("```yaml\n")[1].split("```")[0])
+    assert load_scenario(path).pools["chat"].replicas == 4

@@ -9,7 +9,8 @@ class, then by component number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 import simpy
@@ -41,6 +42,37 @@ class Clock(simpy.Environment):
     Ordinary SimPy processes work in it too; their events come before the alarms of the same
     instant, in SimPy's own order.
     """
+
+    stopped = False
+
+    def stop(self) -> None:
+        """No further event is run."""
+        self.stopped = True
+
+    def run_events(self, most: int, until_s: float) -> bool:
+        """Run up to `most` events that are due by `until_s`.
+
+        What SimPy's `step` does, without a call per event.
+
+        Returns:
+            False once there is none left: stopped, or nothing more by `until_s`, which is then
+            the time if it is finite.
+        """
+        queue = self._queue
+        for _ in range(most):
+            if self.stopped:
+                return False
+            if not queue or queue[0][0] > until_s:
+                if until_s < inf:
+                    self._now = until_s
+                return False
+            self._now, _, _, event = heappop(queue)
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise event._value
+        return True
 
     def at(
         self, time_s: float, order: int, component: int, callback: Callable[[Any], None]

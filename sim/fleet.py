@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetsim.calibration import Profile
-from fleetsim.policies.base import AdmissionPolicy, RequestView, RoutingPolicy
+from fleetsim.policies.base import AdmissionPolicy, RoutingPolicy
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
@@ -85,7 +85,6 @@ class Pool:
         self.requests = 0
         self.requests_integral_s = 0.0
         self._requests_since_s = 0.0
-        self._max_model_len = settings.max_model_len
         self._ended = ended
 
     @property
@@ -159,10 +158,6 @@ class Pool:
 
     # -- told by replicas and engines --------------------------------------------------------
 
-    def output_limit(self, request: RequestView) -> int:
-        """max_tokens, or what the context length leaves."""
-        return min(request.max_tokens, self._max_model_len - request.prompt_tokens)
-
     def completed(self, journey: Journey) -> None:
         """A journey's last token has left the engine."""
         self._count(-1)
@@ -174,8 +169,7 @@ class Pool:
 
     def steps(self, durations_s: Floats, n_decodes: Ints) -> None:
         """Each decode of a step waited the step's duration for its token."""
-        decoding = n_decodes > 0
-        self.itl.add(durations_s[decoding], n_decodes[decoding])
+        self.itl.add(durations_s, n_decodes)
 
 
 def prefill_tokens_per_s(settings: EngineSettings, cost: StepCost) -> float:

@@ -18,9 +18,6 @@ class PrefixKnowledge(Protocol):
     def cached_tokens(self, request: RequestView) -> int:
         """Prompt tokens from the start that are believed to be cached."""
 
-    def dispatched(self, request: RequestView) -> None:
-        """The request is sent to this replica now."""
-
 
 class NoKnowledge:
     """Nothing is known."""
@@ -30,9 +27,6 @@ class NoKnowledge:
     def cached_tokens(self, request: RequestView) -> int:
         """Zero."""
         return 0
-
-    def dispatched(self, request: RequestView) -> None:
-        """Forget it."""
 
 
 class OwnHistory:
@@ -65,7 +59,7 @@ class OwnHistory:
         return tokens
 
     def dispatched(self, request: RequestView) -> None:
-        """Remember its prefix; the root is the most recent, since it is evicted last."""
+        """The router sends a request there: remember its prefix; the root is the most recent, since it is evicted last."""
         recent = self._recent
         for segment in reversed(request.prefix):
             if segment in recent:
@@ -142,6 +136,3 @@ class CacheEvents:
                 if found < whole:
                     break
         return blocks * self._block_size
-
-    def dispatched(self, request: RequestView) -> None:
-        """Only the cache itself is believed."""

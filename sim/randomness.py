@@ -12,13 +12,6 @@ _MASK = (1 << 64) - 1
 _TO_UNIT = 2.0**-53
 
 
-def _mix(x: int) -> int:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): 64 bits to 64 bits."""
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
-
-
 class Draws:
     """Random numbers for one purpose, such as "routing/chat".
 
@@ -33,11 +26,15 @@ class Draws:
         self._key = int.from_bytes(digest, "little")
 
     def bits(self, entity: int, attempt: int = 0) -> int:
-        """64 random bits."""
-        return _mix(
-            _mix((self._key + entity * 0x9E3779B97F4A7C15) & _MASK)
-            + attempt * 0xD1B54A32D192ED03 & _MASK
-        )
+        """64 random bits.
+
+        The counter (two odd multiples, so that small entities and attempts never collide) goes
+        through the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        """
+        x = self._key + entity * 0x9E3779B97F4A7C15 + attempt * 0xD1B54A32D192ED03 & _MASK
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
+        return x ^ x >> 31
 
     def uniform(self, entity: int, attempt: int = 0) -> float:
         """A float in [0, 1)."""

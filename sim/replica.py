@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import isnan
-from typing import Any, Protocol
+from typing import Protocol
 
 from fleetsim.policies.base import RequestView, ScrapedMetrics
-from fleetsim.sim.clock import ARRIVAL, Clock
+from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.engine import Engine, StepLog
-from fleetsim.sim.engine.sequence import OUTSIDE, Sequence
+from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
-from fleetsim.sim.prefix_knowledge import CacheEvents, PrefixKnowledge
+from fleetsim.sim.prefix_knowledge import CacheEvents, OwnHistory, PrefixKnowledge
 from fleetsim.sim.request import Journey
 
 # The life of a replica. Start-up and draining have states; a fixed fleet is ready from the start.
@@ -80,9 +79,6 @@ class ReplicaView:
 class PoolOfReplica(Protocol):
     """What a replica needs of its pool."""
 
-    def output_limit(self, request: RequestView) -> int:
-        """Most tokens that the engine lets the request generate."""
-
     def completed(self, journey: Journey) -> None:
         """A journey's last token has left the engine."""
 
@@ -111,8 +107,8 @@ class Replica:
         "_beta_s",
         "_clock",
         "_events",
-        "_knowledge",
         "_last_token_s",
+        "_own_history",
         "_pool",
         "_segment_blocks",
         "_sequences",
@@ -150,7 +146,7 @@ class Replica:
         self._clock = clock
         self._pool = pool
         self._segment_blocks = segment_blocks
-        self._knowledge = knowledge
+        self._own_history = knowledge if isinstance(knowledge, OwnHistory) else None
         self._events = knowledge if isinstance(knowledge, CacheEvents) else None
         if self._events is not None:
             self.engine.scheduler.pool.changes = self._events.changes
@@ -175,28 +171,23 @@ class Replica:
         view = self.view
         view.queued_tokens += prompt_tokens
         view.outstanding_requests += 1
-        self._knowledge.dispatched(request)
+        if self._own_history is not None:
+            self._own_history.dispatched(request)
         blocks = self._segment_blocks
-        output_tokens = journey.output_tokens
+        prefix = request.prefix
         sequence = Sequence(
             request.request_id,
             now,
             prompt_tokens,
-            output_tokens,
-            output_tokens >= self._pool.output_limit(request),
-            [(segment, blocks[segment]) for segment in request.prefix if blocks[segment]],
+            journey.output_tokens,
+            journey.capped,
+            [(segment, blocks[segment]) for segment in prefix if blocks[segment]] if prefix else [],
             request.priority,
             journey,
         )
         self._sequences[request.request_id] = sequence
-        queued_s = now + self._alpha_s + self._beta_s * prompt_tokens
-        journey.queued_s = queued_s
-        if queued_s > now:
-            self._clock.at(
-                queued_s, ARRIVAL, request.request_id + 1, partial(self._submit, sequence)
-            )
-        else:
-            self.engine.submit(sequence)
+        journey.queued_s = queued_s = now + self._alpha_s + self._beta_s * prompt_tokens
+        self.engine.submit(sequence, queued_s)
 
     def cancel(self, journey: Journey) -> None:
         """The client has gone: what was delivered until now stands, the rest is not wanted."""
@@ -217,10 +208,6 @@ class Replica:
     def in_flight(self) -> list[tuple[Journey, Sequence]]:
         """Journeys that have not ended, in the order in which they came."""
         return [(sequence.owner, sequence) for sequence in self._sequences.values()]
-
-    def _submit(self, sequence: Sequence, _alarm: Any) -> None:
-        if sequence.state == OUTSIDE:
-            self.engine.submit(sequence)
 
     # -- told by the engine ----------------------------------------------------------------
 

@@ -94,8 +94,10 @@ class Journey:
     Attributes:
         request: what the client asked.
         output_tokens: tokens that the engine will generate if nothing cuts it short.
-        stops_at_length: whether it ends because it reached max_tokens or the context length
-            (vLLM's finish reason "length") and not by its own stop token ("stop").
+        capped: whether they are as many as max_tokens and the context length allow, so that the
+            engine knows the last one beforehand.
+        stops_at_length: whether it ends because it reached that cap (vLLM's finish reason
+            "length") and not by its own stop token ("stop").
         outcome: one of `OUTCOMES`, or "" while it is under way; reason says why.
         replica: number of the replica that served it, -1 if none did.
         cached_tokens: prompt tokens found in the prefix cache when it was first scheduled.
@@ -106,6 +108,7 @@ class Journey:
         "arrived_s",
         "attempts",
         "cached_tokens",
+        "capped",
         "client_first_token_s",
         "client_sent_s",
         "decode_stall_s",
@@ -128,9 +131,12 @@ class Journey:
         "stops_at_length",
     )
 
-    def __init__(self, request: Request, output_tokens: int, stops_at_length: bool) -> None:
+    def __init__(
+        self, request: Request, output_tokens: int, capped: bool, stops_at_length: bool
+    ) -> None:
         self.request = request
         self.output_tokens = output_tokens
+        self.capped = capped
         self.stops_at_length = stops_at_length
         self.client_sent_s = request.arrival_s
         self.arrived_s = nan

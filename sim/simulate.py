@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import nan
+from math import inf, nan
 from pathlib import Path
 
 from fleetsim.sim.build import Parts, build
@@ -129,24 +129,14 @@ class Simulation:
         return finish(self.recorder, self._facts(), self.scenario.slo, status)
 
     def _step_through(self, progress: Progress | None) -> Status:
-        clock = self.clock
         horizon_s = self.scenario.measurement.horizon_s
-        until_s = float("inf") if horizon_s is None else horizon_s
-        client, open_journeys = self.client, self._open
-        step, peek = clock.step, clock.peek
-        events = 0
+        until_s = inf if horizon_s is None else horizon_s
         with _interrupt_flag() as interrupted:
-            while open_journeys or not client.exhausted:
-                if peek() > until_s:
-                    clock.run(until=until_s)
-                    break
-                step()
-                events += 1
-                if events % _EVENTS_BETWEEN_LOOKS == 0:
-                    if interrupted.is_set():
-                        return "interrupted"
-                    if progress is not None:
-                        progress(clock.now, self.parts.arrivals_end_s, self.ended)
+            while self.clock.run_events(_EVENTS_BETWEEN_LOOKS, until_s):
+                if interrupted.is_set():
+                    return "interrupted"
+                if progress is not None:
+                    progress(self.clock.now, self.parts.arrivals_end_s, self.ended)
         return "complete"
 
     def _ready(self, pool: Pool, replica: object) -> None:
@@ -184,6 +174,8 @@ class Simulation:
         self.recorder.journey(journey)
         if not self._stopped:
             self.client.ended(journey)
+            if not self._open and self.client.exhausted:
+                self.clock.stop()
 
     def _completed(self, journey: Journey) -> None:
         """The last token left the engine."""

@@ -115,6 +115,7 @@ class Workload:
                         source_row,
                     ),
                     makes,
+                    makes == cap,
                     # A stop token can fall on the very last place, but who knows: without one
                     # recorded, an output that reaches its cap ended there.
                     self._by_length or makes < output_tokens,

@@ -19,8 +19,9 @@ the step-by-step engine would have noticed it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import deque
+from bisect import bisect_left, bisect_right, insort
+from itertools import count
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +34,7 @@ from .settings import EngineSettings
 from .step_cost import StepCost
 
 _LEAP_STEPS = 256
-_FEW_STEPS = 24
+_FEW_STEPS = 40
 _LOG_STEPS = 16384
 
 
@@ -61,12 +62,12 @@ class EngineListener(Protocol):
 
 
 class StepLog(Protocol):
-    """Takes the engine's steps, in order, in chunks whose size does not depend on leaps."""
+    """Takes the engine's decode steps; how they are cut into chunks has no meaning."""
 
     def steps(
         self, durations_s: npt.NDArray[np.float64], n_decodes: npt.NDArray[np.int64]
     ) -> None:
-        """Duration and number of decoding sequences of consecutive steps."""
+        """Duration and number of decoding sequences, at least one, of each step."""
 
 
 class Engine:
@@ -91,13 +92,16 @@ class Engine:
         "_alarm",
         "_arrivals",
         "_busy_since_s",
-        "_durations_s",
+        "_due_s",
         "_ends_s",
         "_firsts",
         "_leap_steps",
         "_log",
-        "_log_durations_s",
+        "_log_ends_s",
+        "_log_lengths",
         "_log_n",
+        "_n_decodes",
+        "_number",
         "_start_s",
         "busy_s",
         "clock",
@@ -134,41 +138,42 @@ class Engine:
         self._busy_since_s: float | None = None
         self._leap_steps = _LEAP_STEPS if leaps else 1
         self._alarm: Alarm | None = None
-        self._arrivals: deque[tuple[float, Sequence]] = deque()
+        self._due_s = inf
+        # By time of arrival, some of it still to come; the number keeps their order.
+        self._arrivals: list[tuple[float, int, Sequence]] = []
+        self._number = count()
         self._aborts: list[Sequence] = []
-        # The step in flight, and behind it those that are sure to follow.
+        # The step in flight with its decodes, and behind it those steps that are sure to follow.
         self._start_s = 0.0
         self._ends_s: list[float] = []
-        self._durations_s: list[float] = []
+        self._n_decodes = 0
         self._firsts: list[Sequence] = []
+        # Ends of steps, and how many decodes got a token then: that many of so many steps.
         self._log = step_log
-        self._log_durations_s: list[float] = []
+        self._log_ends_s: list[float] = []
         self._log_n: list[int] = []
+        self._log_lengths: list[int] = []
 
     # -- from outside ----------------------------------------------------------------------
 
-    def submit(self, sequence: Sequence) -> None:
-        """A request reaches the engine core now."""
-        now = self.clock.now
-        self._arrivals.append((now, sequence))
+    def submit(self, sequence: Sequence, arrival_s: float) -> None:
+        """A request will reach the engine core at `arrival_s`, now or later."""
+        arrivals = self._arrivals
+        entry = (arrival_s, next(self._number), sequence)
+        if arrivals and arrivals[-1][0] > arrival_s:
+            insort(arrivals, entry)
+        else:
+            arrivals.append(entry)
         ends = self._ends_s
         if not ends:
-            if self._alarm is None:
-                self._alarm = self.clock.at(now, SCHEDULE, self.component, self._wake)
+            if arrival_s < self._due_s:
+                self._wake_at(arrival_s)
         elif len(ends) > 1 and not self._indifferent():
-            # The first schedule that can see it: of the step after the one that starts (async)
-            # or ends (sync) at or after now.
-            if not self.lag:
-                last = bisect_left(ends, now)
-            elif self._start_s >= now:
-                last = 0
-            else:
-                last = bisect_left(ends, now) + 1
-            self._cut(last)
+            self._cut(self._last_step_before(arrival_s))
 
     def abort(self, sequence: Sequence) -> None:
         """The client gave up; its place and blocks are free when the step in flight has ended."""
-        if sequence.state == OUTSIDE and not self._seen_by_next_schedule(sequence):
+        if sequence.state == OUTSIDE and not self._waits_in_vllm(sequence):
             sequence.state = GONE
         elif sequence.state != GONE:
             ends = self._ends_s
@@ -180,14 +185,13 @@ class Engine:
             self._aborts.append(sequence)
             if ends:
                 self._cut(bisect_left(ends, self.clock.now))
-            elif self._alarm is None:
-                self._alarm = self.clock.at(
-                    self.clock.now, SCHEDULE, self.component, self._wake
-                )
+            elif self._due_s > self.clock.now:
+                self._wake_at(self.clock.now)
 
     def num_requests_waiting(self) -> int:
         """vLLM's gauge, those included that the scheduler has not looked at yet."""
-        return self.scheduler.n_waiting + len(self._arrivals)
+        now = self.clock.now
+        return self.scheduler.n_waiting + sum(t <= now for t, _, _ in self._arrivals)
 
     def num_requests_running(self) -> int:
         """vLLM's gauge."""
@@ -214,14 +218,13 @@ class Engine:
         return max(steps - sequence.offset + 1 - sequence.prompt_tokens, 0)
 
     def close(self) -> None:
-        """The simulation ends here: account for what has been done by now."""
-        done = self._leap_steps_started()
-        if done and self._ends_s:
-            self._account_leap(min(done, len(self._ends_s) - 1))
+        """The simulation ends here: account for the steps that have begun by now."""
+        if self._ends_s:
+            self._account(self._leap_steps_started())
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
             self._busy_since_s = None
-        self._flush_log(0)
+        self._flush_log()
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -232,15 +235,13 @@ class Engine:
         ends = self._ends_s
         scheduler = self.scheduler
         now = ends[-1]
-        extra = len(ends) - 1
-        if extra:
-            scheduler.leap(extra)
-            self._account_leap(extra)
-            start = ends[-2]
-        else:
-            start = self._start_s
+        leap = len(ends) - 1
+        if leap:
+            scheduler.leap(leap)
+        self._account(leap)
         batch = None
         if self.lag:
+            start = ends[-2] if leap else self._start_s
             if self._arrivals:
                 self._take_arrivals(start)
             batch = scheduler.schedule()
@@ -248,30 +249,35 @@ class Engine:
                 self._tell(batch, start, now)
         if self._aborts:
             self._do_aborts()
+        listener = self.listener
         if self._firsts:
-            firsts, self._firsts = self._firsts, []
-            for sequence in firsts:
+            for sequence in self._firsts:
                 if sequence.state != GONE:
-                    self.listener.first_token(sequence, now)
+                    listener.first_token(sequence, now)
         for sequence in scheduler.update():
-            self.listener.finished(sequence, now)
+            listener.finished(sequence, now)
         if scheduler.pool.changes:
-            self.listener.cache_changed()
+            listener.cache_changed()
         if batch is not None:
             self._begin(batch, now)
             return
         self._ends_s = []
         if self.lag or self.clock.peek() == now:
             # What happens at this very instant comes first: an arrival now is in this schedule.
-            self._alarm = self.clock.at(now, SCHEDULE, self.component, self._wake)
+            self._wake_at(now)
         else:
             self._wake(alarm)
+
+    def _wake_at(self, time_s: float) -> None:
+        self._due_s = time_s
+        self._alarm = self.clock.at(time_s, SCHEDULE, self.component, self._wake)
 
     def _wake(self, alarm: Alarm) -> None:
         """Nothing is in flight: schedule with all that is here, or fall idle."""
         if alarm is not self._alarm:
             return
         now = self.clock.now
+        self._due_s = inf
         if self._arrivals:
             self._take_arrivals(now)
         if self._aborts:
@@ -286,60 +292,73 @@ class Engine:
                 batch = scheduler.schedule()
                 self._tell(batch, now, now)
         if batch is None:
-            self._alarm = None
             if self._busy_since_s is not None:
                 self.busy_s += now - self._busy_since_s
                 self._busy_since_s = None
+            if self._arrivals:
+                self._wake_at(self._arrivals[0][0])
             return
         if self._busy_since_s is None:
             self._busy_since_s = now
+            self._log_ends_s.append(now)
+            self._log_n.append(0)
+            self._log_lengths.append(1)
         self._begin(batch, now)
 
     def _begin(self, batch: Batch, now: float) -> None:
         """The step starts now; find out how many plain ones are sure to follow."""
-        duration = self.step_s(batch)
-        end = now + duration
+        n = self._n_decodes = batch.n_decodes
         self._start_s = now
         self._firsts = batch.firsts
-        ends = self._ends_s = [end]
-        self.steps += 1
-        self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
-        if self._log is not None:
-            self._log_durations_s.append(duration)
-            self._log_n.append(batch.n_decodes)
-        if not batch.n_prefills and (not self._arrivals or self._indifferent()):
-            steps = self.scheduler.leap_limit(self._leap_steps - 1)
-            if steps > 0:
-                self._extend(ends, steps)
-        self._alarm = self.clock.at(ends[-1], STEP_END, self.component, self._on_step_end)
+        if batch.n_prefills:
+            end = now + self.step_s(batch)
+            self._ends_s = [end]
+            self.scheduled_tokens += n + batch.prefill_tokens
+        else:
+            constant, per_token, floor, extra = self.cost.decode_terms(n)
+            duration = constant + per_token * batch.kv_tokens
+            duration = (duration if duration > floor else floor) + extra
+            end = now + duration
+            self._ends_s = [end]
+            self.scheduled_tokens += n
+            most = self._leap_steps
+            if not self._arrivals or self._indifferent():
+                steps = self.scheduler.leap_limit(most)
+                if steps > 0:
+                    end = self._extend(end, steps)
+            else:
+                # No further than the next arrival; later steps are rarely shorter.
+                arrival_s = self._arrivals[0][0]
+                steps = self.scheduler.leap_limit(min(most, int((arrival_s - now) / duration) + 2))
+                if steps > 0:
+                    end = self._extend(end, steps)
+                    last = self._last_step_before(arrival_s)
+                    if last < steps:
+                        del self._ends_s[last + 1 :]
+                        end = self._ends_s[-1]
+        self._alarm = self.clock.at(end, STEP_END, self.component, self._on_step_end)
 
-    def _extend(self, ends: list[float], steps: int) -> None:
+    def _extend(self, end: float, steps: int) -> float:
+        """Work out when the next decode steps of the same batch end."""
         scheduler = self.scheduler
         n = scheduler.n_decodes
         kv = scheduler.context_tokens
-        if steps < _FEW_STEPS:
-            constant, per_token, host, residue = self.cost.decode_terms(n)
-            durations = self._durations_s = []
-            end = ends[0]
-            for _ in range(steps):
-                duration = constant + per_token * kv
-                if duration < host:
-                    duration = host
-                duration += residue
-                durations.append(duration)
-                end += duration
-                ends.append(end)
-                kv += n
-        else:
+        if steps >= _FEW_STEPS:
             run = self.cost.decode_run_s(n, kv, steps)
-            self._durations_s = run.tolist()
-            run[0] += ends[0]
-            ends += np.add.accumulate(run).tolist()
+            run[0] += end
+            self._ends_s += np.add.accumulate(run).tolist()
+            return self._ends_s[-1]
+        constant, per_token, floor, extra = self.cost.decode_terms(n)
+        add = self._ends_s.append
+        for _ in range(steps):
+            duration = constant + per_token * kv
+            end += (duration if duration > floor else floor) + extra
+            add(end)
+            kv += n
+        return end
 
     def step_s(self, batch: Batch) -> float:
-        """Seconds of a step."""
-        if batch.n_prefills == 0:
-            return self.cost.decode_step_s(batch.n_decodes, batch.kv_tokens)
+        """Seconds of a step with a prefill in it."""
         return self.cost.step_s(
             batch.n_decodes,
             batch.kv_tokens,
@@ -356,14 +375,25 @@ class Engine:
         scheduler = self.scheduler
         return scheduler.head_blocked and scheduler.n_waiting > 0 and not scheduler.by_priority
 
-    def _seen_by_next_schedule(self, sequence: Sequence) -> bool:
-        """Async: vLLM has scheduled the next step already, and this arrival was in time for it."""
+    def _waits_in_vllm(self, sequence: Sequence) -> bool:
+        """Whether vLLM would have it in its queue by now, though we have not looked at it yet."""
         ends = self._ends_s
-        if not self.lag or not ends:
+        if not ends:
             return False
         step = bisect_left(ends, self.clock.now)
         start_s = ends[step - 1] if step else self._start_s
-        return any(s is sequence and t <= start_s for t, s in self._arrivals)
+        return any(s is sequence and t <= start_s for t, _, s in self._arrivals)
+
+    def _last_step_before(self, arrival_s: float) -> int:
+        """Index of the step in flight at whose end a schedule can first see an arrival.
+
+        That is the first step that ends (sync) or starts (async) at or after it.
+        """
+        if not self.lag:
+            return bisect_left(self._ends_s, arrival_s)
+        if self._start_s >= arrival_s:
+            return 0
+        return bisect_left(self._ends_s, arrival_s) + 1
 
     def _cut(self, last: int) -> None:
         """End the leap with step `last` of those in flight."""
@@ -378,35 +408,42 @@ class Engine:
             return 0
         return min(bisect_right(ends, self.clock.now), len(ends) - 1)
 
-    def _account_leap(self, steps: int) -> None:
-        n = self.scheduler.n_decodes
-        self.steps += steps
-        self.scheduled_tokens += steps * n
-        if self._log is not None:
-            self._log_durations_s += self._durations_s[:steps]
-            self._log_n += [n] * steps
-            if len(self._log_n) >= _LOG_STEPS:
-                self._flush_log(_LOG_STEPS)
+    def _account(self, leap: int) -> None:
+        """Count the step in flight, and `leap` steps behind it."""
+        ends = self._ends_s
+        self.steps += 1 + leap
+        self._log_n.append(self._n_decodes)
+        self._log_lengths.append(1)
+        if leap:
+            n = self.scheduler.n_decodes
+            self.scheduled_tokens += leap * n
+            self._log_n.append(n)
+            self._log_lengths.append(leap)
+        self._log_ends_s += ends if len(ends) == leap + 1 else ends[: leap + 1]
+        if len(self._log_ends_s) >= _LOG_STEPS:
+            self._flush_log()
 
-    def _flush_log(self, size: int) -> None:
-        """Hand over chunks of exactly `size` steps (0: all that is left)."""
-        if self._log is None:
-            return
-        while len(self._log_n) >= max(size, 1):
-            n = size or len(self._log_n)
-            self._log.steps(
-                np.array(self._log_durations_s[:n]),
-                np.array(self._log_n[:n]),
-            )
-            del self._log_durations_s[:n], self._log_n[:n]
+    def _flush_log(self) -> None:
+        """Hand the steps over; the last end stays, for the next step to be measured from."""
+        ends = self._log_ends_s
+        if self._log is not None and len(ends) > 1:
+            durations = np.diff(np.array(ends))
+            n_decodes = np.repeat(self._log_n, self._log_lengths)[1:]
+            decoding = n_decodes > 0
+            self._log.steps(durations[decoding], n_decodes[decoding])
+        self._log_ends_s, self._log_n, self._log_lengths = ends[-1:], [0], [1]
 
     def _take_arrivals(self, until_s: float) -> None:
         arrivals = self._arrivals
-        add = self.scheduler.add
-        while arrivals and arrivals[0][0] <= until_s:
-            sequence = arrivals.popleft()[1]
+        taken = 0
+        for arrival_s, _, sequence in arrivals:
+            if arrival_s > until_s:
+                break
+            taken += 1
             if sequence.state == OUTSIDE:
-                add(sequence)
+                self.scheduler.add(sequence)
+        if taken:
+            del arrivals[:taken]
 
     def _do_aborts(self) -> None:
         aborts, self._aborts = self._aborts, []

@@ -37,19 +37,38 @@ class Run:
 class Node:
     """One segment of a prefix tree on one replica: which of its blocks are cached, and where.
 
+    What is cached of a segment is always a prefix of it, since a sequence that holds a block
+    holds all before it and frees them later.
+
     Attributes:
         key: the segment's id, or None for the tail that only one sequence owns.
         runs: copies in the order of their registration; they may overlap (duplicates).
-        cached: blocks [0, cached) can be hit. What is cached of a segment is always a prefix of
-            it, since a sequence that holds a block holds all before it and frees them later.
     """
 
-    __slots__ = ("cached", "key", "runs")
+    __slots__ = ("key", "runs")
 
     def __init__(self, key: int | None) -> None:
         self.key = key
         self.runs: list[Run] = []
-        self.cached = 0
+
+    def cached_blocks(self) -> int:
+        """Blocks [0, n) can be hit."""
+        runs = self.runs
+        if len(runs) == 1:
+            return runs[0].hi if runs[0].lo == 0 else 0
+        reach = 0
+        grown = True
+        while grown:
+            grown = False
+            for run in runs:
+                if run.lo <= reach < run.hi:
+                    reach = run.hi
+                    grown = True
+        return reach
+
+
+# Blocks that keep their place in the free queue, but that no request will ever ask for.
+_UNFINDABLE = Node(None)
 
 
 # What a sequence holds: (top run, lowest block), from the root of the prefix to its tail.
@@ -116,11 +135,8 @@ class BlockPool:
             else:
                 run.hi -= n
                 n = 0
-                self._measure(run.node)
-
-    def give_back(self, n: int) -> None:
-        """Free n blocks that were never registered: they are the next to be used."""
-        self.n_blank += n
+                if self.changes is not None:
+                    self._note_change(run.node)
 
     # -- prefix cache ----------------------------------------------------------------------
 
@@ -143,7 +159,7 @@ class BlockPool:
             node = self.nodes.get(key)
             if node is None:
                 return pieces
-            n = node.cached
+            n = node.cached_blocks()
             if n > n_blocks:
                 n = n_blocks
             if n > limit:
@@ -153,7 +169,7 @@ class BlockPool:
                 return pieces
             limit -= n
         if tail is not None and limit > 0:
-            self._pieces(tail, min(tail.cached, limit), pieces)
+            self._pieces(tail, min(tail.cached_blocks(), limit), pieces)
         return pieces
 
     def touch(self, pieces: list[Holding]) -> None:
@@ -173,12 +189,14 @@ class BlockPool:
             # later, since the copies of a block are looked up in that order.
             if run.node is node and run.hi == lo and run.ref == 1 and runs[-1] is run:
                 run.hi = hi
-                self._measure(node)
+                if self.changes is not None:
+                    self._note_change(node)
                 return
         run = Run(node, lo, hi, 1)
         runs.append(run)
         held.append((run, lo))
-        self._measure(node)
+        if self.changes is not None:
+            self._note_change(node)
 
     def node(self, key: int) -> Node:
         """The node of a segment, made when it is first registered."""
@@ -200,6 +218,14 @@ class BlockPool:
                     break
                 assert run.below is not None
                 run = run.below
+
+    def release_unfindable(self, n: int) -> None:
+        """Let go of n hashed blocks of a sequence that is gone, behind its shared prefix.
+
+        Nobody will ask for them, but in the queue they stand where vLLM has them.
+        """
+        self._append(Run(_UNFINDABLE, 0, n, 0))
+        self.n_free_hashed += n
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -250,28 +276,17 @@ class BlockPool:
 
     def _forget(self, run: Run) -> None:
         node = run.node
+        if node is _UNFINDABLE:
+            return
         node.runs.remove(run)
-        self._measure(node)
+        if self.changes is not None:
+            self._note_change(node)
         if not node.runs and node.key is not None:
             del self.nodes[node.key]
 
-    def _measure(self, node: Node) -> None:
-        """Set `cached`, the length of the prefix that some copy covers."""
-        runs = node.runs
-        if len(runs) == 1:
-            reach = runs[0].hi if runs[0].lo == 0 else 0
-        else:
-            reach = 0
-            grown = True
-            while grown:
-                grown = False
-                for run in runs:
-                    if run.lo <= reach < run.hi:
-                        reach = run.hi
-                        grown = True
-        node.cached = reach
+    def _note_change(self, node: Node) -> None:
         if self.changes is not None and node.key is not None:
-            self.changes.append((node.key, reach))
+            self.changes.append((node.key, node.cached_blocks()))
 
     def _append(self, run: Run) -> None:
         run.prev = self._tail

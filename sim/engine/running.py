@@ -37,7 +37,7 @@ def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False)
     scheduler.head_blocked = False
 
 
-def walk_shortage(scheduler: Scheduler, bucket: dict[Sequence, None]) -> None:
+def walk_shortage(scheduler: Scheduler) -> None:
     """FCFS, and not enough free blocks for the decodes that need one in this step.
 
     In order of admission each takes a block; who finds none takes the place of the last running
@@ -45,7 +45,9 @@ def walk_shortage(scheduler: Scheduler, bucket: dict[Sequence, None]) -> None:
     """
     scheduler.shortage_steps += 1
     pool = scheduler.pool
-    for sequence in sorted(bucket, key=lambda s: s.admission):
+    step, size = scheduler.step, scheduler.block_size
+    needy = [s for s in scheduler.running if s.state == DECODE and (step - s.offset) % size == 0]
+    for sequence in needy:
         if sequence.state != DECODE:
             continue  # was a victim
         while pool.num_free_blocks == 0:

@@ -23,6 +23,9 @@ from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
 from .settings import EngineSettings
 
 
+_NONE: list[Sequence] = []  # shared by all batches without a prefill; never appended to
+
+
 class Batch:
     """What one step computes; the shape from which its cost follows.
 
@@ -51,25 +54,31 @@ class Batch:
         "step",
     )
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, n_decodes: int, kv_tokens: int) -> None:
         self.step = step
-        self.n_decodes = 0
-        self.kv_tokens = 0
+        self.n_decodes = n_decodes
+        self.kv_tokens = kv_tokens
         self.n_prefills = 0
-        self.prefill_tokens = 0
-        self.prefill_sq = 0
-        self.prefill_ctx = 0
-        self.prefill_kv_tokens = 0
-        self.firsts: list[Sequence] = []
-        self.admitted: list[Sequence] = []
+        self.firsts: list[Sequence] = _NONE
+        self.admitted: list[Sequence] = _NONE
 
     def add_prefill(self, chunk_tokens: int, context_tokens: int) -> None:
-        """Add a chunk to the shape."""
+        """Add a chunk to the shape; before the first one, the prefill sums are not there."""
+        if self.n_prefills == 0:
+            self.prefill_tokens = self.prefill_sq = 0
+            self.prefill_ctx = self.prefill_kv_tokens = 0
+            self.firsts = []
+            self.admitted = []
         self.n_prefills += 1
         self.prefill_tokens += chunk_tokens
         self.prefill_sq += chunk_tokens * chunk_tokens
         self.prefill_ctx += chunk_tokens * context_tokens
         self.prefill_kv_tokens += context_tokens
+
+    @property
+    def tokens(self) -> int:
+        """All tokens that the step computes."""
+        return self.n_decodes + (self.prefill_tokens if self.n_prefills else 0)
 
 
 class Scheduler:
@@ -85,6 +94,8 @@ class Scheduler:
         running: in order of admission; may hold dead ones, `n_running` counts the live ones.
         n_decodes, context_tokens: sequences in DECODE, and the sum of their computed tokens as of
             now, before the next step is scheduled.
+        needs_block: of these, how many need a block in the steps whose number modulo the block
+            size is the index.
         partials: running sequences in PREFILL, in order of admission.
         head_blocked: the first waiting request could not be admitted, and nothing has happened
             since that could change that.
@@ -103,6 +114,7 @@ class Scheduler:
         self.by_priority = settings.scheduling_policy == "priority"
         self.walks = self.by_priority or settings.long_prefill_token_threshold > 0
         self.watermark_blocks = settings.watermark_blocks
+        self.max_num_batched_tokens = settings.max_num_batched_tokens
         self.step = 0
         self.waiting: deque[Sequence] | list[Sequence] = [] if self.by_priority else deque()
         self.n_waiting = 0
@@ -110,7 +122,7 @@ class Scheduler:
         self.n_running = 0
         self.n_decodes = 0
         self.context_tokens = 0
-        self.needs_block: list[dict[Sequence, None]] = [{} for _ in range(self.block_size)]
+        self.needs_block = [0] * self.block_size
         self.finishes: list[tuple[int, int, Sequence]] = []
         self.partials: list[Sequence] = []
         self.chained: dict[Sequence, None] = {}
@@ -167,25 +179,24 @@ class Scheduler:
     def schedule(self) -> Batch | None:
         """Decide the next step, and allocate for it. None if there is nothing to compute."""
         step = self.step
-        if self.lag:
+        if self.lag and self.finishes and self.finishes[0][0] < step:
             self._collect_ending(step - 1)
         if self.preempted:
             self.preempted = []
-        batch = Batch(step)
         if self.walks:
+            batch = Batch(step, 0, 0)
             budget = running.walk(self, batch)
         else:
-            bucket = self.needs_block[step % self.block_size]
-            if bucket:
-                need = len(bucket)
+            need = self.needs_block[step % self.block_size]
+            if need:
                 pool = self.pool
                 if need <= pool.n_blank + pool.n_free_hashed:
                     pool.take(need)
                 else:
-                    running.walk_shortage(self, bucket)
-            batch.n_decodes = self.n_decodes
-            batch.kv_tokens = self.context_tokens
-            budget = self.settings.max_num_batched_tokens - self.n_decodes
+                    running.walk_shortage(self)
+            n_decodes = self.n_decodes
+            batch = Batch(step, n_decodes, self.context_tokens)
+            budget = self.max_num_batched_tokens - n_decodes
             if self.partials:
                 budget = self._continue_partial(batch, budget)
         if self.chained:
@@ -223,7 +234,8 @@ class Scheduler:
                     self.leave_decode(sequence)
                 self.n_running -= 1
                 # The KV of the last token is never computed.
-                self.free(sequence, sequence.prompt_tokens + sequence.output_tokens - 1)
+                registered = sequence.prompt_tokens + sequence.output_tokens - 1
+                self.free(sequence, registered, for_good=True)
             sequence.state = GONE
             sequence.generated = sequence.output_tokens
             ended.append(sequence)
@@ -247,7 +259,7 @@ class Scheduler:
                     self.leave_decode(sequence)
                 registered = self.confirmed(sequence)
             self.n_running -= 1
-            self.free(sequence, registered)
+            self.free(sequence, registered, for_good=True)
         sequence.state = GONE
         self.head_blocked = False
 
@@ -261,7 +273,7 @@ class Scheduler:
         finish_step = step + sequence.output_tokens - sequence.generated - 1
         sequence.finish_step = finish_step
         heappush(self.finishes, (finish_step, sequence.admission, sequence))
-        self.needs_block[offset % self.block_size][sequence] = None
+        self.needs_block[offset % self.block_size] += 1
         self.n_decodes += 1
         self.context_tokens += sequence.target
         if sequence.chain_blocks * self.block_size > sequence.target:
@@ -277,7 +289,7 @@ class Scheduler:
         if step is None:
             step = self.step
         computed = step - sequence.offset
-        del self.needs_block[sequence.offset % self.block_size][sequence]
+        self.needs_block[sequence.offset % self.block_size] -= 1
         self.n_decodes -= 1
         self.context_tokens -= computed
         sequence.computed = computed
@@ -309,9 +321,9 @@ class Scheduler:
 
     def delay(self, sequence: Sequence) -> None:
         """A decode got no token in the step being scheduled: all its dates move by one."""
-        del self.needs_block[sequence.offset % self.block_size][sequence]
+        self.needs_block[sequence.offset % self.block_size] -= 1
         sequence.offset += 1
-        self.needs_block[sequence.offset % self.block_size][sequence] = None
+        self.needs_block[sequence.offset % self.block_size] += 1
         self.context_tokens -= 1
         sequence.finish_step += 1
         heappush(self.finishes, (sequence.finish_step, sequence.admission, sequence))
@@ -358,7 +370,7 @@ class Scheduler:
         cycles = min(most // size, free // self.n_decodes)
         steps, free = cycles * size, free - cycles * self.n_decodes
         while steps < most:
-            need = len(self.needs_block[(self.step + steps) % size])
+            need = self.needs_block[(self.step + steps) % size]
             if need > free:
                 break
             free -= need
@@ -374,11 +386,11 @@ class Scheduler:
     def blocks_needed(self, steps: int) -> int:
         """Blocks that the next steps allocate if they are decodes of the present batch."""
         size = self.block_size
-        need = steps // size * self.n_decodes
-        first = self.step
-        for k in range(first, first + steps % size):
-            need += len(self.needs_block[k % size])
-        return need
+        needs = self.needs_block
+        first = self.step % size
+        last = first + steps % size
+        need = steps // size * self.n_decodes + sum(needs[first:last])
+        return need if last <= size else need + sum(needs[: last - size])
 
     # -- prefill ---------------------------------------------------------------------------
 
@@ -467,8 +479,8 @@ class Scheduler:
                 self.prefix_hits_tokens += computed
             if sequence.chain_blocks > hits and pool.enable_caching:
                 self.register_chain(sequence, sequence.computed)
-            batch.admitted.append(sequence)
             batch.add_prefill(chunk, computed)
+            batch.admitted.append(sequence)
             budget -= chunk
             if sequence.computed == target:
                 batch.firsts.append(sequence)
@@ -519,18 +531,21 @@ class Scheduler:
             return max(sequence.target, sequence.computed - 1)
         return sequence.computed
 
-    def free(self, sequence: Sequence, registered_tokens: int) -> None:
+    def free(
+        self, sequence: Sequence, registered_tokens: int, for_good: bool = False
+    ) -> None:
         """Give all its blocks back: hashed ones to the queue's end, the others to its front.
 
         Args:
             sequence: with exact `computed`.
             registered_tokens: tokens whose full blocks can be found again.
+            for_good: it will not come back, so nobody can find the blocks behind its chain.
         """
         size = self.block_size
         pool = self.pool
         total = -(-sequence.computed // size)
         if not pool.enable_caching:
-            pool.give_back(total)
+            pool.n_blank += total
             return
         full = registered_tokens // size
         first = sequence.chain_blocks
@@ -538,11 +553,15 @@ class Scheduler:
             self.register_chain(sequence, registered_tokens)
         done = max(sequence.registered, first)
         if full > done:
-            if sequence.tail is None:
-                sequence.tail = Node(None)
-            pool.register(sequence.tail, done - first, full - first, sequence.held)
-        pool.release(sequence.held)
-        pool.give_back(total - full)
+            if for_good:
+                pool.release_unfindable(full - done)
+            else:
+                if sequence.tail is None:
+                    sequence.tail = Node(None)
+                pool.register(sequence.tail, done - first, full - first, sequence.held)
+        if sequence.held:
+            pool.release(sequence.held)
+        pool.n_blank += total - full
         sequence.held = []
         sequence.registered = 0
 

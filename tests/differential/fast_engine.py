@@ -91,8 +91,9 @@ class _RecordingScheduler(Scheduler):
         for sequence in batch.admitted:
             into = row.resumed if sequence.preemptions else row.admitted
             into[sequence.owner] = sequence.hit_tokens
-        assert batch.n_decodes + batch.prefill_tokens == sum(n for _, n, _ in scheduled)
-        assert batch.kv_tokens + batch.prefill_kv_tokens == sum(c for _, _, c in scheduled)
+        assert batch.tokens == sum(n for _, n, _ in scheduled)
+        prefill_kv_tokens = batch.prefill_kv_tokens if batch.n_prefills else 0
+        assert batch.kv_tokens + prefill_kv_tokens == sum(c for _, _, c in scheduled)
         return batch
 
     def leap(self, steps: int) -> None:
@@ -123,7 +124,7 @@ class _RecordingScheduler(Scheduler):
         assert len(live) == self.n_running == len(set(live))
         assert sum(s.state == WAITING for s in self.waiting) == self.n_waiting
         decodes = [s for s in live if s.state == DECODE]
-        assert len(decodes) == self.n_decodes == sum(len(b) for b in self.needs_block)
+        assert len(decodes) == self.n_decodes == sum(self.needs_block)
         assert sum(self.step - s.offset for s in decodes) == self.context_tokens
         assert [s for s in live if s.state == PREFILL] == self.partials
         held: dict[int, int] = {}
@@ -164,7 +165,10 @@ class _RecordingEngine(Engine):
         self.woken = True
         super()._wake(alarm)  # type: ignore[arg-type]
 
-    def _account_leap(self, steps: int) -> None:
+    def _account(self, steps: int) -> None:
+        super()._account(steps)
+        if not steps:
+            return
         rows = self.scheduler.rows[len(self.scheduler.rows) - steps :]
         start, sched = self._ends_s[0], self._start_s
         for row, end in zip(rows, self._ends_s[1 : steps + 1], strict=True):
@@ -172,10 +176,9 @@ class _RecordingEngine(Engine):
             row.t_sched = sched if self.lag else start
             # Arrivals that change nothing are not looked at in a leap, but they do wait.
             row.waiting += [
-                s.owner for t, s in self._arrivals if t <= row.t_sched and s.state == OUTSIDE
+                s.owner for t, _, s in self._arrivals if t <= row.t_sched and s.state == OUTSIDE
             ]
             start, sched = end, start
-        super()._account_leap(steps)
 
     def step_s(self, batch: Batch) -> float:
         return step_duration_s(
@@ -245,7 +248,7 @@ def run(workload: Workload, leaps: bool = True) -> Recording:
     def outside(kind: int, number: int) -> None:
         sequence = sequences[number]
         if kind == 0:
-            engine.submit(sequence)
+            engine.submit(sequence, clock.now)
         else:
             engine.abort(sequence)
 

@@ -1,0 +1,1 @@
+"""The fleet and its engines on one clock."""

@@ -9,19 +9,22 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import fleetsim
-
-from fleetsim.calibration import Profile, load_profile
 from fleetsim.policies import build as build_policy
+from fleetsim.policies.limits import refuse_hopeless
 from fleetsim.sim.clock import Clock
-from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.fleet import Pool, make_knowledge
-from fleetsim.sim.gateway import check_limits
+from fleetsim.sim.gateway import limits_of
 from fleetsim.sim.randomness import Randomness
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.facts import Provenance
-from fleetsim.sim.scenario import SAMPLE_TRACE, Scenario, resolved_yaml
-from fleetsim.sim.scenario import Pool as PoolSettings
+from fleetsim.sim.scenario import (
+    SAMPLE_TRACE,
+    Scenario,
+    engine_settings,
+    pool_profile,
+    resolved_yaml,
+)
 from fleetsim.sim.workload import Workload
 from fleetsim.traces import (
     InputError,
@@ -115,8 +118,8 @@ def build(
     segments = build_segments(trace)
     pools: list[Pool] = []
     randomness = Randomness(scenario.seed)
-    for name, settings in scenario.pools.items():
-        pools.append(_pool(scenario, clock, name, settings, randomness, completed))
+    for name in scenario.pools:
+        pools.append(_pool(scenario, clock, name, randomness, completed))
     number = 0
     for pool in pools:
         number = _add_replicas(scenario, pool, segments, number, leaps)
@@ -128,7 +131,9 @@ def build(
     arrivals_end_s = float(trace.arrival_s[-1]) if open_loop else 0.0
     _check_window(scenario, arrivals_end_s, open_loop)
     if scenario.gateway.tenants:
-        check_limits(scenario.gateway, scenario.origin.folder, _smallest_estimates(workload))
+        for tenant, estimate in _smallest_estimates(workload).items():
+            limit, where = limits_of(scenario.gateway, tenant, scenario.origin.folder)
+            refuse_hopeless(limit, estimate, f"{scenario.origin.source}: {where}")
     return Parts(scenario, trace, workload, pools, default_pool, arrivals_end_s)
 
 
@@ -163,90 +168,27 @@ def _pool(
     scenario: Scenario,
     clock: Clock,
     name: str,
-    pool: PoolSettings,
     randomness: Randomness,
     completed: Callable[[Journey], None],
 ) -> Pool:
-    where = f"pools.{name}"
-    try:
-        profile = load_profile(_profile_name(scenario, name, pool.profile))
-        settings = engine_settings(profile, pool)
-    except ValueError as error:
-        raise InputError(f"{scenario.origin.source}: {where}: {error}") from None
-    mode = "async" if settings.async_scheduling else "sync"
-    cost = StepCost(profile.step_cost, profile.host_work[mode].work, mode)
+    pool = scenario.pools[name]
+    profile = pool_profile(scenario, name)
+    settings = engine_settings(pool.engine, profile)
+    cost = StepCost.from_profile(profile, "async" if settings.async_scheduling else "sync")
     router, folder = scenario.router, scenario.origin.folder
+    routing, admission = router.routing, router.admission
     return Pool(
         clock,
         name,
-        pool.model or profile.model.name,
+        pool.model or profile.model.hf_id,
         profile,
         settings,
         cost,
-        build_policy(
-            "routing", router.routing.policy, router.routing.params, "router.routing", folder
-        ),
-        build_policy(
-            "admission",
-            router.admission.policy,
-            router.admission.params,
-            "router.admission",
-            folder,
-        ),
+        build_policy("routing", routing.policy, routing.params, "router.routing", folder),
+        build_policy("admission", admission.policy, admission.params, "router.admission", folder),
         randomness.draws(f"routing/{name}"),
         completed,
     )
-
-
-def _profile_name(scenario: Scenario, pool: str, profile: str) -> str:
-    """A shipped profile's name stays; a path is relative to the scenario file."""
-    if profile.endswith(".json"):
-        return str(scenario.path(f"pools.{pool}.profile", profile))
-    return profile
-
-
-def engine_settings(profile: Profile, pool: PoolSettings) -> EngineSettings:
-    """The pool's engine: its options, the profile's defaults for the rest, and the KV blocks.
-
-    Raises:
-        ValueError: what vLLM would refuse at start-up.
-    """
-    options = pool.engine
-    defaults = profile.engine_defaults
-    memory = profile.engine_settings(
-        gpu_memory_utilization=options.gpu_memory_utilization,
-        max_num_batched_tokens=options.max_num_batched_tokens or defaults.max_num_batched_tokens,
-        max_num_seqs=options.max_num_seqs or defaults.max_num_seqs,
-        block_size=options.block_size,
-        kv_cache_dtype=options.kv_cache_dtype,
-        **(
-            {"num_gpu_blocks_override": options.num_gpu_blocks_override}
-            if options.num_gpu_blocks_override is not None
-            else {}
-        ),
-    )
-    max_model_len = options.max_model_len or profile.model.max_context_tokens
-    if max_model_len > profile.model.max_context_tokens:
-        raise InputError(
-            f"engine.max_model_len: {max_model_len} is above the model's "
-            f"{profile.model.max_context_tokens} tokens"
-        )
-    settings = EngineSettings(
-        num_gpu_blocks=profile.kv_blocks(memory),
-        max_num_seqs=memory.max_num_seqs,
-        max_num_batched_tokens=memory.max_num_batched_tokens,
-        max_model_len=max_model_len,
-        block_size=options.block_size,
-        enable_prefix_caching=options.enable_prefix_caching,
-        enable_chunked_prefill=options.enable_chunked_prefill,
-        long_prefill_token_threshold=options.long_prefill_token_threshold,
-        watermark=options.watermark,
-        scheduler_reserve_full_isl=options.scheduler_reserve_full_isl,
-        scheduling_policy=options.scheduling_policy,
-        async_scheduling=options.async_scheduling,
-    )
-    settings.check_kv_fits()
-    return settings
 
 
 def _add_replicas(
@@ -293,7 +235,10 @@ def _smallest_estimates(workload: Workload) -> dict[str, int]:
 
 
 def _transform_line(transform: dict[str, object]) -> str:
-    rest = ", ".join(f"{key} {value}" for key, value in transform.items() if key != "name")
-    return f"{transform.get('name', 'transform')}: {rest}" if rest else str(transform.get("name"))
-
-
+    """Name and plain parameters; longer ones stay in the trace's own metadata."""
+    plain = {
+        key: value
+        for key, value in transform.items()
+        if key != "name" and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return " ".join([str(transform.get("name")), *(f"{k}={v:g}" for k, v in plain.items())])

@@ -145,9 +145,7 @@ class Patience:
 
     __slots__ = ("_armed", "_clock", "_give_up", "_timeout_s", "_waiting")
 
-    def __init__(
-        self, clock: Clock, timeout_s: float, give_up: Callable[[Journey], None]
-    ) -> None:
+    def __init__(self, clock: Clock, timeout_s: float, give_up: Callable[[Journey], None]) -> None:
         self._clock = clock
         self._timeout_s = timeout_s
         self._give_up = give_up

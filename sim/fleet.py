@@ -18,7 +18,6 @@ from fleetsim.sim.replica import READY, REQUESTED, Replica, ReplicaView
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.histogram import LogHistogram
 
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -196,4 +195,3 @@ def make_knowledge(
         return CacheEvents(pool.clock, settings.block_size, segment_blocks, delay_s)
 
     return make
-

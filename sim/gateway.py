@@ -8,22 +8,25 @@ from heapq import heapreplace
 from pathlib import Path
 from typing import Any
 
-from fleetsim.policies import Limiter, build
+from fleetsim.policies import build
+from fleetsim.policies.limits import AllOf
 from fleetsim.sim.clock import ARRIVAL, Clock
-from fleetsim.sim.request import COMPLETED, REJECTED, Journey
+from fleetsim.sim.request import Journey
 from fleetsim.sim.results.facts import TenantUsage
 from fleetsim.sim.scenario import Gateway as GatewaySettings
-from fleetsim.traces import InputError
 
 ANY_TENANT = "*"
 
 
 class Meter:
-    """What one tenant used, and the limits that it is under."""
+    """What one tenant used, and the limits that it is under (None: no limits).
+
+    Bills the prompt of every request of which some output was delivered.
+    """
 
     __slots__ = ("completion_tokens", "limits", "prompt_tokens", "rejected", "requests")
 
-    def __init__(self, limits: list[Limiter]) -> None:
+    def __init__(self, limits: AllOf | None) -> None:
         self.limits = limits
         self.requests = 0
         self.rejected = 0
@@ -88,40 +91,43 @@ class Gateway:
         request = journey.request
         meter = self.meters.get(request.tenant)
         if meter is None:
-            meter = self.meters[request.tenant] = Meter(self._limits_of(request.tenant))
+            meter = self.meters[request.tenant] = self._new_meter(request.tenant)
         meter.requests += 1
         cap = self._settings.max_tokens_cap
         if cap is not None and request.max_tokens > cap:
             meter.rejected += 1
             self._refuse(journey, "max_tokens_cap")
             return
-        if meter.limits:
-            now = self._clock.now
+        if meter.limits is not None:
             estimate = request.prompt_tokens + request.max_tokens
-            for position, limit in enumerate(meter.limits):
-                verdict = limit.try_reserve(now, estimate)
-                if not verdict.admitted:
-                    for earlier in meter.limits[:position]:
-                        earlier.cancel(now, estimate)
-                    meter.rejected += 1
-                    self._refuse(journey, verdict.reason)
-                    return
+            verdict = meter.limits.try_reserve(self._clock.now, estimate)
+            if not verdict.admitted:
+                meter.rejected += 1
+                self._refuse(journey, verdict.reason)
+                return
         self._forward(journey)
 
     def turned_away(self, journey: Journey) -> None:
         """The router refused it: its reservations are void."""
         meter = self.meters[journey.request.tenant]
         meter.rejected += 1
-        self._settle(meter, journey, refused=True)
+        if meter.limits is not None:
+            request = journey.request
+            meter.limits.cancel(self._clock.now, request.prompt_tokens + request.max_tokens)
 
     def ended(self, journey: Journey) -> None:
         """It left the fleet, well or badly: settle with the true count, and bill it."""
         meter = self.meters[journey.request.tenant]
-        if journey.outcome == COMPLETED or journey.delivered_tokens:
-            meter.prompt_tokens += journey.request.prompt_tokens
-            meter.completion_tokens += journey.delivered_tokens
-        if meter.limits:
-            self._settle(meter, journey, refused=journey.outcome == REJECTED)
+        request = journey.request
+        delivered = journey.delivered_tokens
+        if delivered:
+            meter.prompt_tokens += request.prompt_tokens
+            meter.completion_tokens += delivered
+        if meter.limits is not None:
+            prompt_tokens = request.prompt_tokens
+            meter.limits.reconcile(
+                self._clock.now, prompt_tokens + request.max_tokens, prompt_tokens + delivered
+            )
 
     def usage(self) -> tuple[TenantUsage, ...]:
         """What was metered, by tenant in order of name."""
@@ -132,50 +138,20 @@ class Gateway:
             for tenant, meter in sorted(self.meters.items())
         )
 
-    def _settle(self, meter: Meter, journey: Journey, refused: bool) -> None:
-        now = self._clock.now
-        request = journey.request
-        estimate = request.prompt_tokens + request.max_tokens
-        for limit in meter.limits:
-            if refused:
-                limit.cancel(now, estimate)
-            else:
-                limit.reconcile(now, estimate, request.prompt_tokens + journey.delivered_tokens)
+    def _new_meter(self, tenant: str) -> Meter:
+        settings = self._settings
+        limited = tenant in settings.tenants or ANY_TENANT in settings.tenants
+        return Meter(limits_of(settings, tenant, self._folder)[0] if limited else None)
 
-    def _limits_of(self, tenant: str) -> list[Limiter]:
-        tenants = self._settings.tenants
-        entry = tenants.get(tenant, tenants.get(ANY_TENANT))
-        if entry is None:
-            return []
-        return [
-            build("limits", choice.policy, choice.params, f"gateway.tenants.{tenant}", self._folder)
-            for choice in entry.limits
+
+def limits_of(settings: GatewaySettings, tenant: str, folder: Path) -> tuple[AllOf, str]:
+    """All limits of a tenant as one, and the scenario's key that they stand under."""
+    name = tenant if tenant in settings.tenants else ANY_TENANT
+    where = f"gateway.tenants.{name}.limits"
+    entry = settings.tenants.get(name)
+    return AllOf(
+        [
+            build("limits", choice.policy, choice.params, where, folder)
+            for choice in (entry.limits if entry is not None else ())
         ]
-
-
-def check_limits(
-    settings: GatewaySettings, folder: Path, smallest_estimate: dict[str, int]
-) -> None:
-    """Refuse a limit that no request of a tenant could ever pass.
-
-    Args:
-        settings: the gateway section.
-        folder: as for `Gateway`.
-        smallest_estimate: prompt + max_tokens of each tenant's smallest request.
-
-    Raises:
-        InputError: naming the tenant and both numbers.
-    """
-    for tenant, estimate in smallest_estimate.items():
-        name = tenant if tenant in settings.tenants else ANY_TENANT
-        entry = settings.tenants.get(name)
-        for position, choice in enumerate(entry.limits if entry else ()):
-            where = f"gateway.tenants.{name}.limits.{position}"
-            limit: Limiter = build("limits", choice.policy, choice.params, where, folder)
-            if estimate > limit.largest_estimate_tokens:
-                raise InputError(
-                    f"{where}: {choice.policy} can reserve at most "
-                    f"{limit.largest_estimate_tokens:g} tokens, but the smallest request of "
-                    f"tenant '{tenant}' asks for {estimate} (prompt + max_tokens); raise the "
-                    "burst, or lower workload.max_tokens or gateway.max_tokens_cap"
-                )
+    ), where

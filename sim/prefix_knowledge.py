@@ -59,7 +59,10 @@ class OwnHistory:
         return tokens
 
     def dispatched(self, request: RequestView) -> None:
-        """The router sends a request there: remember its prefix; the root is the most recent, since it is evicted last."""
+        """The router sends a request there: remember its prefix.
+
+        The root becomes the most recent, since it is evicted last.
+        """
         recent = self._recent
         for segment in reversed(request.prefix):
             if segment in recent:

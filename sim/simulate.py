@@ -26,7 +26,7 @@ from fleetsim.sim.results.finish import finish
 from fleetsim.sim.results.recorder import Recorder, Status
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.router import Router
-from fleetsim.sim.scenario import Scenario, resolved_yaml
+from fleetsim.sim.scenario import Scenario, resolve, resolved_yaml
 from fleetsim.sim.telemetry import Sampler, Scraper
 
 Progress = Callable[[float, float, int], None]
@@ -66,7 +66,7 @@ class Simulation:
     """One run: the parts wired together, and the end of every journey."""
 
     def __init__(self, scenario: Scenario, out: Path | None, leaps: bool = True) -> None:
-        self.scenario = scenario
+        self.scenario = scenario = resolve(scenario)
         self.clock = Clock()
         self.parts: Parts = build(scenario, self.clock, self._completed, leaps)
         self.recorder = Recorder(out)
@@ -108,9 +108,7 @@ class Simulation:
         """Start everything, step through the events, and account for what is left."""
         clock, pools = self.clock, self.parts.pools
         self.recorder.text("scenario.resolved.yaml", resolved_yaml(self.scenario))
-        sampler = Sampler(
-            clock, pools, self.scenario.results.sample_interval_s, self.recorder
-        )
+        sampler = Sampler(clock, pools, self.scenario.results.sample_interval_s, self.recorder)
         for pool in pools:
             for replica in pool.replicas:
                 clock.at(0.0, READY, replica.number, lambda _, p=pool, r=replica: self._ready(p, r))
@@ -234,7 +232,9 @@ class Simulation:
             arrived=self.arrived,
             pools=tuple(self._pool_facts(pool) for pool in parts.pools),
             replicas=tuple(
-                self._replica_record(pool, i) for pool in parts.pools for i in range(len(pool.replicas))
+                self._replica_record(pool, i)
+                for pool in parts.pools
+                for i in range(len(pool.replicas))
             ),
             usage=self.gateway.usage(),
         )
@@ -260,6 +260,7 @@ class Simulation:
         replica = pool.replicas[index]
         engine, settings = replica.engine, pool.settings
         price = self.scenario.pools[pool.name].gpu_usd_per_hour
+        assert price is not None  # filled in when the scenario was resolved
         return ReplicaRecord(
             pool=pool.name,
             replica=replica.number,
@@ -274,7 +275,7 @@ class Simulation:
             busy_s=engine.busy_s,
             kv_usage_integral_s=replica.kv_usage_integral_s,
             kv_usage_max=replica.kv_usage_max,
-            usd_per_gpu_hour=pool.profile.gpu.usd_per_hour if price is None else price,
+            usd_per_gpu_hour=price,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -136,9 +137,7 @@ class Workload:
         offsets = segments.offsets[start : stop + 1].tolist()
         ids = segments.segment_ids[offsets[0] : offsets[-1]].tolist()
         base = offsets[0]
-        return [
-            tuple(ids[a - base : b - base]) for a, b in zip(offsets, offsets[1:], strict=False)
-        ]
+        return [tuple(ids[a - base : b - base]) for a, b in itertools.pairwise(offsets)]
 
     def _cut_prefix(self, prefix: tuple[int, ...], prompt_tokens: int) -> tuple[int, ...]:
         ends = self._segment_ends

@@ -64,9 +64,7 @@ class EngineListener(Protocol):
 class StepLog(Protocol):
     """Takes the engine's decode steps; how they are cut into chunks has no meaning."""
 
-    def steps(
-        self, durations_s: npt.NDArray[np.float64], n_decodes: npt.NDArray[np.int64]
-    ) -> None:
+    def steps(self, durations_s: npt.NDArray[np.float64], n_decodes: npt.NDArray[np.int64]) -> None:
         """Duration and number of decoding sequences, at least one, of each step."""
 
 

@@ -317,7 +317,9 @@ class BlockPool:
         size, run = 0, self._head
         previous = None
         while run is not None:
-            assert run.ref == 0 and run.lo < run.hi and run.prev is previous
+            assert run.ref == 0
+            assert run.lo < run.hi
+            assert run.prev is previous
             size += run.hi - run.lo
             previous, run = run, run.next
         assert self._tail is previous
@@ -325,5 +327,5 @@ class BlockPool:
         assert self.n_blank >= 0
         assert self.n_blank + size + held_blocks == self.usable_blocks
         for key, node in self.nodes.items():
-            assert node.key == key and node.runs
-
+            assert node.key == key
+            assert node.runs

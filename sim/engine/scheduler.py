@@ -22,7 +22,6 @@ from .kv_cache import BlockPool, Holding, Node
 from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
 from .settings import EngineSettings
 
-
 _NONE: list[Sequence] = []  # shared by all batches without a prefill; never appended to
 
 
@@ -517,9 +516,7 @@ class Scheduler:
         step = self.step
         for sequence in sorted(self.chained, key=lambda s: s.admission):
             tokens = step + 1 - sequence.offset
-            self.register_chain(
-                sequence, max(sequence.target, tokens - 1) if self.lag else tokens
-            )
+            self.register_chain(sequence, max(sequence.target, tokens - 1) if self.lag else tokens)
             self.head_blocked = False
 
     def confirmed(self, sequence: Sequence) -> int:
@@ -531,9 +528,7 @@ class Scheduler:
             return max(sequence.target, sequence.computed - 1)
         return sequence.computed
 
-    def free(
-        self, sequence: Sequence, registered_tokens: int, for_good: bool = False
-    ) -> None:
+    def free(self, sequence: Sequence, registered_tokens: int, for_good: bool = False) -> None:
         """Give all its blocks back: hashed ones to the queue's end, the others to its front.
 
         Args:

@@ -15,6 +15,7 @@ from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
+
 from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
 from fleetsim.calibration.profile import Profile
 from fleetsim.traces.errors import InputError

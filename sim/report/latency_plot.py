@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+
 from fleetsim.sim.report.format import bound, digits, seconds
 from fleetsim.sim.report.style import (
     BLUE,
@@ -18,10 +23,6 @@ from fleetsim.sim.report.style import (
 from fleetsim.sim.report.window import WindowRequests, subtitle, window_requests
 from fleetsim.sim.results.measures import Floats
 from fleetsim.sim.results.result import Result
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 _PANELS = (
     ("client_ttft_s", "Time to first token, at the client"),

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
 from fleetsim.sim.report.format import (
     DASH,
     METRIC_NAMES,
@@ -14,10 +19,6 @@ from fleetsim.sim.report.format import (
     seconds,
 )
 from fleetsim.sim.results.result import Result
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 _STATISTICS = ("mean", "p50", "p90", "p99")
 _LOST = ("rejected", "failed", "cancelled", "unfinished")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
 from fleetsim.sim.report.style import (
     BLUE,
     GREEN,
@@ -17,9 +21,6 @@ from fleetsim.sim.report.style import (
 from fleetsim.sim.report.window import WindowRequests, subtitle, window_requests
 from fleetsim.sim.results.measures import Floats
 from fleetsim.sim.results.result import Result
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 _MOST_INTERVALS = 120
 _NICE_S = (

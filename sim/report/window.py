@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from fleetsim.sim.report.format import digits
 from fleetsim.sim.request import COMPLETED
 from fleetsim.sim.results.measures import MEASURE_COLUMNS, Floats, measures

@@ -137,9 +137,7 @@ class LogHistogram:
         self._values, self._weights = array("d"), array("q")
         self._tally(values, weights)
 
-    def _tally(
-        self, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
-    ) -> None:
+    def _tally(self, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> None:
         bins = np.floor((np.log(np.maximum(values, 1e-300)) - _LOG_LOWEST) / _BIN_LOG) + 1.0
         index = np.clip(bins, 0, _BINS + 1).astype(np.int64)
         np.add.at(self._counts, index, weights)

@@ -7,6 +7,7 @@ from math import nan
 from typing import Any
 
 import numpy as np
+
 from fleetsim.sim.results.facts import PoolFacts, ReplicaRecord, RunFacts
 from fleetsim.sim.results.measures import Array
 from fleetsim.sim.results.slo import finite_or_none

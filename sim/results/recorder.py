@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.facts import ReplicaRecord, RunFacts, TenantUsage
 from fleetsim.sim.results.schema import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+
 from fleetsim.sim.request import COMPLETED
 from fleetsim.sim.results.measures import MEASURE_COLUMNS, Array, measures
 from fleetsim.sim.results.schema import RESULT_SCHEMA_VERSION, TABLES

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
+
 from fleetsim.sim.request import Journey
 
 RESULT_SCHEMA_VERSION = 1

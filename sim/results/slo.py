@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
 from fleetsim.sim.results.measures import SLO_METRICS, Array, Floats
 
 Mask = npt.NDArray[np.bool_]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fleetsim.sim.results.schema import TABLES
 from fleetsim.traces.errors import InputError
 

@@ -7,6 +7,7 @@ from math import nan
 from typing import Any
 
 import numpy as np
+
 from fleetsim.sim.request import COMPLETED, OUTCOMES
 from fleetsim.sim.results.facts import Provenance, RunFacts
 from fleetsim.sim.results.histogram import LogHistogram

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from fleetsim.sim.request import COMPLETED, OUTCOMES
 from fleetsim.sim.results.facts import RunFacts
 from fleetsim.sim.results.measures import (

@@ -1,6 +1,7 @@
 """A scenario written back as YAML, with every default filled in."""
 
 import yaml
+
 from fleetsim.sim.scenario.scenario import Scenario
 
 

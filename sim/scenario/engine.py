@@ -1,11 +1,10 @@
 """From a pool's engine options to an engine: vLLM's defaults, its refusals, its KV blocks."""
 
+from fleetsim import calibration
 from fleetsim.calibration import Profile
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.scenario.pools import EngineOptions
 from fleetsim.traces.errors import InputError
-
-from fleetsim import calibration
 
 
 def fill_engine_options(options: EngineOptions, profile: Profile) -> EngineOptions:

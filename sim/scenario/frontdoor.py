@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from fleetsim.sim.scenario.policy import PolicyChoice
-from fleetsim.sim.scenario.section import Duration, PositiveDuration, Section
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+from fleetsim.sim.scenario.policy import PolicyChoice
+from fleetsim.sim.scenario.section import Duration, PositiveDuration, Section
 
 
 class Client(Section):

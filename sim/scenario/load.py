@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from fleetsim.sim.scenario.overrides import Override, apply_overrides
 from fleetsim.sim.scenario.problems import ScenarioError, scenario_error
 from fleetsim.sim.scenario.resolve import resolve
@@ -10,7 +12,6 @@ from fleetsim.sim.scenario.scenario import Origin, Scenario
 from fleetsim.sim.scenario.template import TEMPLATE
 from fleetsim.sim.scenario.yaml_text import Loc, dotted, parse_yaml
 from fleetsim.traces.errors import InputError
-from pydantic import ValidationError
 
 DEFAULT_SOURCE = "default scenario"
 

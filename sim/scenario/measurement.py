@@ -2,9 +2,10 @@
 
 from typing import Literal, Self
 
-from fleetsim.sim.scenario.section import Duration, PositiveDuration, Section
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
+
+from fleetsim.sim.scenario.section import Duration, PositiveDuration, Section
 
 
 class Measurement(Section):

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fleetsim.sim.scenario.section import Section
 from pydantic import ConfigDict, Field
+
+from fleetsim.sim.scenario.section import Section
 
 
 class PolicyChoice(Section):

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from fleetsim.sim.scenario.section import Section
 from pydantic import Field
+
+from fleetsim.sim.scenario.section import Section
 
 
 class EngineOptions(Section):

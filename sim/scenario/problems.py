@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from fleetsim.sim.scenario.yaml_text import Loc, dotted
-from fleetsim.traces.errors import InputError
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from fleetsim.sim.scenario.yaml_text import Loc, dotted
+from fleetsim.traces.errors import InputError
 
 Where = Callable[[Loc], str]
 """Names the file and line, or the override, that a key came from."""

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
+from pydantic import Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
+
 from fleetsim.sim.scenario.frontdoor import Client, Gateway, Router
 from fleetsim.sim.scenario.measurement import Measurement, ResultOptions
 from fleetsim.sim.scenario.pools import Pool
 from fleetsim.sim.scenario.section import Name, Section, suggest
 from fleetsim.sim.scenario.slo import Slo
 from fleetsim.sim.scenario.workload import SAMPLE_TRACE, Workload
-from pydantic import Field, PrivateAttr, model_validator
-from pydantic_core import PydanticCustomError
 
 
 @dataclass(frozen=True, slots=True)

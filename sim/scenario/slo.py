@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from fleetsim.sim.scenario.section import PositiveDuration, Section
 from pydantic import Field
+
+from fleetsim.sim.scenario.section import PositiveDuration, Section
 
 SloMetric = Literal["client_ttft_s", "gateway_ttft_s", "engine_ttft_s", "tpot_s", "e2e_s"]
 

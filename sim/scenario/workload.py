@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from fleetsim.sim.scenario.section import Section
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from fleetsim.sim.scenario.section import Section
 
 SAMPLE_TRACE = "sample"
 """The value of `workload.trace` that names the bundled synthetic sample."""

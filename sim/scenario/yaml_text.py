@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import yaml
+
 from fleetsim.traces.errors import InputError
 
 Loc = tuple[str | int, ...]

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+
 from fleetsim.calibration.fit import Floats, StepBatch
 from fleetsim.calibration.profile import Model, Shard
 from fleetsim.traces.errors import InputError

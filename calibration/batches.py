@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+
 from fleetsim.calibration.fit import StepBatch
 from fleetsim.calibration.profile import Validity
 

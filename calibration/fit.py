@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
+
 from fleetsim.calibration.parameters import StepCostParameters
 from fleetsim.calibration.profile import FitError, RegionError
 from fleetsim.traces.errors import InputError

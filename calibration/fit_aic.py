@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from fleetsim.calibration import aic
 from fleetsim.calibration.batches import draw_batches
 from fleetsim.calibration.fit import fit_step_cost, score

@@ -5,9 +5,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from fleetsim.calibration.profile import Profile
 from fleetsim.traces.errors import InputError
-from pydantic import ValidationError
 
 _SHIPPED = Path(__file__).parent / "profiles"
 

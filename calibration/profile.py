@@ -8,6 +8,8 @@ import json
 from dataclasses import replace
 from typing import Annotated, Self
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from fleetsim.calibration.memory import (
     KV_DTYPE_BYTES,
     EngineSettings,
@@ -16,7 +18,6 @@ from fleetsim.calibration.memory import (
     kv_bytes_per_token_per_gpu,
 )
 from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 FORMAT_VERSION = 1
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from fleetsim.traces.errors import InputError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
+
+from fleetsim.traces.errors import InputError
 
 
 @dataclass(frozen=True)

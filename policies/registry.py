@@ -15,6 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+from pydantic import BaseModel
+
 from fleetsim.policies.base import AdmissionPolicy, Limiter, RoutingPolicy
 from fleetsim.policies.loading import load_place
 from fleetsim.policies.parameters import (
@@ -25,7 +27,6 @@ from fleetsim.policies.parameters import (
     suggest,
 )
 from fleetsim.traces.errors import InputError
-from pydantic import BaseModel
 
 ENTRY_POINT_GROUP = "fleetsim.policies"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from fleetsim.traces.prefix_tree import find_broken_chain
 from fleetsim.traces.schema import Categorical, FloatArray, IntArray, Trace, TraceMetadata
 from fleetsim.traces.sources.content import Content

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import IntArray
 

@@ -7,6 +7,7 @@ import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fleetsim.traces.assemble import assemble
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.parquet import decode_metadata

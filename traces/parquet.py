@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import SCHEMA_VERSION, Trace, TraceMetadata
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import IntArray, Trace
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from fleetsim.traces.errors import InputError
 
 SCHEMA_VERSION = 1

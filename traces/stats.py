@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from fleetsim.traces.prefix_tree import build_segments
 from fleetsim.traces.schema import Trace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from fleetsim.traces.arrivals import gamma_arrivals
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.lengths import FixedLength, Lengths

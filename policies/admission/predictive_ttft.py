@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from fleetsim.policies.base import (
     ADMITTED,
     PolicyParams,
@@ -11,7 +13,6 @@ from fleetsim.policies.base import (
     Verdict,
 )
 from fleetsim.policies.registry import register
-from pydantic import Field
 
 
 @register("admission", "predictive_ttft")

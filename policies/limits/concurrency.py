@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
+from pydantic import Field
+
 from fleetsim.policies.base import ADMITTED, PolicyParams, Verdict
 from fleetsim.policies.registry import register
-from pydantic import Field
 
 # nobody knows when one of those in flight will end: no Retry-After
 _REFUSED = Verdict(False, "concurrency_limit")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
+from pydantic import Field
+
 from fleetsim.policies.base import ADMITTED, PolicyParams, Verdict
 from fleetsim.policies.limits.bucket import Bucket
 from fleetsim.policies.registry import register
-from pydantic import Field
 
 
 @register("limits", "requests_per_minute")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from fleetsim.policies.base import ADMITTED, PolicyParams, Verdict
 from fleetsim.policies.limits.bucket import Bucket
 from fleetsim.policies.registry import register
-from pydantic import Field
 
 _EXCEEDS_BURST = Verdict(False, "exceeds_burst")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from fleetsim.policies.base import Decision, DrawsView, PolicyParams, PoolView, RequestView
 from fleetsim.policies.registry import register
 from fleetsim.policies.routing.sampling import sample
-from pydantic import Field
 
 
 @register("routing", "power_of_two")

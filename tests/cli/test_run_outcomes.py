@@ -9,10 +9,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fleetsim.sim.scenario import Scenario
-from fleetsim.traces.errors import InputError
 
 from fleetsim.cli import main
+from fleetsim.sim.scenario import Scenario
+from fleetsim.traces.errors import InputError
 
 Simulate = Callable[..., Any]
 

@@ -14,6 +14,7 @@ from differential.workloads import (
     outside_events,
     step_duration_s,
 )
+
 from fleetsim.sim.clock import ARRIVAL, Clock
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.scheduler import Batch, Scheduler

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+
 from fleetsim.traces.schema import Categorical, Trace, TraceMetadata
 from fleetsim.traces.streams import stream
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from fleetsim.traces.schema import IntArray
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.csv_rows import read_batches

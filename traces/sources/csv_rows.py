@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.table import Table, row_error
 

@@ -11,6 +11,7 @@ from array import array
 from typing import Any
 
 import numpy as np
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import FloatArray, IntArray
 from fleetsim.traces.sources.content import Content

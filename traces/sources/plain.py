@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import Categorical, IntArray
 from fleetsim.traces.sources.content import Content

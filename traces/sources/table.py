@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import Categorical, FloatArray, IntArray
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from fleetsim.calibration import list_profiles, load_profile
 
 DOC = Path(__file__).parents[3] / "docs" / "calibration.md"

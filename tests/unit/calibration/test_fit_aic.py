@@ -4,8 +4,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import fleetsim.calibration
 import pytest
+
+import fleetsim.calibration
 from fleetsim.calibration.fit_aic import main, make_profile
 from fleetsim.calibration.recipes import NAMES
 from fleetsim.traces.errors import InputError

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from fleetsim.calibration import StepCostParameters, analytic_profile, load_profile
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.traces.errors import InputError

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from fleetsim.calibration import EngineSettings, load_profile
 from fleetsim.traces.errors import InputError
 

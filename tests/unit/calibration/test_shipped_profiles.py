@@ -1,10 +1,11 @@
 """The shipped profiles say what they should, and agree with the tables they were fitted to."""
 
 import pytest
-from fleetsim.calibration import list_profiles, load_profile
-from fleetsim.sim.engine.step_cost import StepCost
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.calibration import list_profiles, load_profile
+from fleetsim.sim.engine.step_cost import StepCost
 
 NAMES = [
     f"llama-3.1-{model}-{gpu}"

@@ -2,10 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from fleetsim.sim.engine.step_cost import HostWork, StepCost, StepCostParameters
-from fleetsim.traces.errors import InputError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.sim.engine.step_cost import HostWork, StepCost, StepCostParameters
+from fleetsim.traces.errors import InputError
 
 GPU = StepCostParameters(
     constant_s=4e-3,

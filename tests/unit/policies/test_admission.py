@@ -1,8 +1,9 @@
 """Predictive admission: the chapter's numbers, what Retry-After promises, and who loses."""
 
 import pytest
-from fleetsim.policies import build
 from unit.policies.fakes import FakePool, FakeReplica, FakeRequest
+
+from fleetsim.policies import build
 
 
 def admission(name="predictive_ttft", **params):

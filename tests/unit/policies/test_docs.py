@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from fleetsim.policies import build, describe, registry
 from unit.policies.fakes import DRAWS, FakeRequest, pool_of
+
+from fleetsim.policies import build, describe, registry
 
 DOC = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8")
 

@@ -3,12 +3,13 @@
 from math import inf
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from fleetsim.policies import build
 from fleetsim.policies.limits import AllOf, refuse_hopeless
 from fleetsim.policies.limits.bucket import Bucket
 from fleetsim.traces.errors import InputError
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def limit(name, **params):

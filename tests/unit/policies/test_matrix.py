@@ -3,8 +3,9 @@
 from itertools import product
 
 import pytest
-from fleetsim.policies import build, find, names
 from unit.policies.fakes import DRAWS, FakeReplica, FakeRequest, pool_of
+
+from fleetsim.policies import build, find, names
 
 REQUIRED = {
     ("limits", "token_bucket"): {"tokens_per_minute": 60_000},

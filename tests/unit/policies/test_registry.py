@@ -5,10 +5,11 @@ from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
+
 from fleetsim.policies import build, describe, find, names, register, registry
 from fleetsim.policies.routing.power_of_two import PowerOfTwo
 from fleetsim.traces.errors import InputError
-from pydantic import BaseModel
 
 WHERE = "fleet.yaml: router.routing"
 

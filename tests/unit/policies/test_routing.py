@@ -4,9 +4,6 @@ from collections import Counter
 from random import Random
 
 import pytest
-from fleetsim.policies import build
-from fleetsim.policies.routing.sampling import sample
-from fleetsim.sim.randomness import Draws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.policies.fakes import (
@@ -19,6 +16,10 @@ from unit.policies.fakes import (
     mean_wait_s,
     pool_of,
 )
+
+from fleetsim.policies import build
+from fleetsim.policies.routing.sampling import sample
+from fleetsim.sim.randomness import Draws
 
 
 def routing(name, **params):

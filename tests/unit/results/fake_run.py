@@ -7,6 +7,7 @@ from math import nan
 from pathlib import Path
 
 import numpy as np
+
 from fleetsim.sim.request import Journey, Request
 from fleetsim.sim.results.facts import (
     PoolFacts,

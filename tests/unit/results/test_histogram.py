@@ -6,9 +6,10 @@ from math import isnan
 
 import numpy as np
 import pytest
-from fleetsim.sim.results.histogram import LogHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.sim.results.histogram import LogHistogram
 
 gaps = st.lists(st.tuples(st.floats(1e-5, 9e3), st.integers(1, 300)), min_size=1, max_size=60)
 

@@ -7,9 +7,10 @@ from math import inf, isnan, nan
 
 import numpy as np
 import pytest
-from fleetsim.sim.results.slo import judge, met, per_request_bounds, percentile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.sim.results.slo import judge, met, per_request_bounds, percentile
 
 
 @dataclass(frozen=True)

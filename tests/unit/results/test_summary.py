@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.definitions import DEFINITIONS, definition
 from fleetsim.sim.results.facts import RunFacts

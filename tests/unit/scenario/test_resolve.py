@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from fleetsim.calibration import load_profile
 from fleetsim.sim.scenario import (
     EngineOptions,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from fleetsim.sim.scenario import Scenario, ScenarioError, load_scenario
 from fleetsim.traces.errors import InputError
 

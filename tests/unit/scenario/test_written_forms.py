@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic_core import PydanticUndefined
+
 from fleetsim.sim.scenario import (
     PolicyChoice,
     Scenario,
@@ -19,7 +21,6 @@ from fleetsim.sim.scenario import (
 from fleetsim.sim.scenario.section import Section
 from fleetsim.sim.scenario.template import TEMPLATE
 from fleetsim.sim.scenario.yaml_text import parse_yaml
-from pydantic_core import PydanticUndefined
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "scenarios").glob("*.yaml"))

@@ -1,6 +1,7 @@
 """YAML without surprises: core types, no duplicates, every fault with its line."""
 
 import pytest
+
 from fleetsim.sim.scenario.yaml_text import parse_yaml
 from fleetsim.traces.errors import InputError
 

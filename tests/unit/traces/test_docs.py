@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from fleetsim.traces import FORMATS, build_segments, load_sample, load_trace
 from fleetsim.traces.sources.plain import OPTIONAL, REQUIRED
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from fleetsim.traces import InputError, Trace, load_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.traces import InputError, Trace, load_trace
 
 AZURE_2023 = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"

@@ -5,9 +5,10 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from fleetsim.traces import InputError, Trace, TraceMetadata, build_segments, trace_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fleetsim.traces import InputError, Trace, TraceMetadata, build_segments, trace_stats
 
 
 def make_trace(

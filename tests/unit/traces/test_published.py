@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from fleetsim.traces import FORMATS, InputError, Trace, build_segments, load_trace, trace_stats
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+
 from fleetsim.traces import Trace, build_segments, load_sample, load_trace, trace_stats
 from fleetsim.traces.samples.generate import BLOCK_TOKENS, BURST_S, SAMPLE_FILE, generate
 

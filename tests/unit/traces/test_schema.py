@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from fleetsim.traces import Categorical, InputError, Trace, TraceMetadata
 
 

@@ -43,7 +43,7 @@ def _journey(i: int, arrival_s: float, rng: np.random.Generator, n: int) -> Jour
         session=f"s{i // 4}" if i % 5 else None,
         source_row=i,
     )
-    journey = Journey(request, output_tokens, stops_at_length=False)
+    journey = Journey(request, output_tokens, capped=False, stops_at_length=False)
     burst = n // 2 <= i < n * 4 // 5
     journey.attempts = 1
     journey.arrived_s = arrival_s + 0.005

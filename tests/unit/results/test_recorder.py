@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from fleetsim.sim.results.recorder import Recorder
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.results.schema import REQUESTS
@@ -69,6 +70,22 @@ def test_content_hash_knows_values_not_parts(tmp_path: Path) -> None:
     record(recorder, journeys)
     recorder.close(fake_facts(journeys), {}, "complete")
     assert Result(recorder.store).content_hash() != one
+
+
+def test_content_hash_tells_null_from_empty_and_not_zero_from_zero() -> None:
+    def hash_of(change: str, value: object) -> str:
+        journeys = fake_journeys(40)
+        owner = journeys[7].request if change == "session" else journeys[7]
+        setattr(owner, change, value)
+        recorder = Recorder(None)
+        for journey in journeys:
+            recorder.journey(journey)
+        recorder.close(fake_facts(fake_journeys(40)), {}, "complete")
+        return Result(recorder.store).content_hash()
+
+    assert hash_of("session", None) != hash_of("session", "")
+    assert hash_of("decode_stall_s", 0.0) == hash_of("decode_stall_s", -0.0)
+    assert hash_of("admitted_s", float("nan")) == hash_of("admitted_s", -float("nan"))
 
 
 def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from rich.console import Console
+
 from fleetsim.sim.report.format import DASH, bound, digits, dollars, percent, seconds
 from fleetsim.sim.report.plots import latency_figure, timeline_figure
 from fleetsim.sim.report.table import summary_table
@@ -17,7 +19,6 @@ from fleetsim.sim.request import Journey
 from fleetsim.sim.results.finish import finish
 from fleetsim.sim.results.recorder import Recorder, Status
 from fleetsim.sim.results.result import Result
-from rich.console import Console
 
 from .fake_run import fake_facts, fake_journeys, record
 from .test_slo import ASlo, Bounds, Target
@@ -43,7 +44,7 @@ def run(
 def all_rejected(n: int = 20) -> list[Journey]:
     rejected = []
     for j in fake_journeys(n):
-        refused = Journey(j.request, j.output_tokens, False)
+        refused = Journey(j.request, j.output_tokens, False, False)
         refused.outcome, refused.reason, refused.ended_s = "rejected", "", j.arrived_s
         rejected.append(refused)
     return rejected
@@ -167,6 +168,18 @@ def test_goodput_drawn_adds_up_to_goodput(result: Result) -> None:
     seconds_per_unit = 1.0 if result.summary["run"]["end_s"] < 600 else 60.0
     drawn = float(np.sum(stairs.values * np.diff(stairs.edges)) * seconds_per_unit)
     assert drawn == pytest.approx(result.summary["slo"]["good"])
+
+
+def test_samples_drawn_are_sums_and_extremes_over_replicas(result: Result) -> None:
+    samples = result.timeline().groupby("t_s")
+    _, queue, cache, _ = timeline_figure(result).axes
+    running, waiting = (bands.get_paths()[0].vertices for bands in queue.collections)
+    assert running[:, 1].max() == samples["running"].sum().max()
+    both = samples["running"].sum() + samples["waiting"].sum()
+    assert waiting[:, 1].max() == both.max()
+    band = cache.collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == samples["kv_usage"].max().max()
+    assert cache.lines[0].get_ydata().max() == pytest.approx(samples["kv_usage"].mean().max())
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_a_journey_that_contradicts_itself_stops_the_run(
 def test_nothing_completed_gives_none_not_zero() -> None:
     rejected = fake_journeys(60)
     for j in rejected:
-        refused = Journey(j.request, j.output_tokens, False)
+        refused = Journey(j.request, j.output_tokens, False, False)
         refused.outcome, refused.reason, refused.ended_s = "rejected", "x", j.arrived_s
         rejected[j.request.request_id] = refused
     summary = run(rejected).summary

@@ -1,0 +1,69 @@
+# On a fresh machine with Python 3.11 to 3.13 and make, two commands do everything:
+#   make demo    installs fleetsim and runs the main job
+#   make test    installs what the tests need and runs them
+# Another interpreter, another folder: make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test check-slow lint format types docs bench clean
+
+help:
+	@echo "make demo        install, then simulate the sample trace on four H100s"
+	@echo "make test        install, then run the tests (minutes)"
+	@echo "make check-slow  the tests that take longer"
+	@echo "make lint        ruff: rules and format;  make format repairs"
+	@echo "make types       build the wheel, install it elsewhere, check its content and its types"
+	@echo "make docs        run the examples of README.md and docs/"
+	@echo "make bench       speed and memory"
+	@echo "make clean       remove what these commands made"
+
+demo: $(VENV)/.installed
+	rm -rf runs/demo
+	$(BIN)/fleetsim run --out runs/demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n $(WORKERS) --benchmark-disable
+
+check-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n $(WORKERS) --benchmark-disable -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/python .ci/installed_package.py
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/docs -m "slow or not slow"
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-max-time=0.5 \
+		--benchmark-columns=median,iqr,ops
+	$(BIN)/python tests/benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) .venv-types build dist runs/demo fleetsim.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The installs are editable, so they are repeated only when pyproject.toml changes.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[dev]'
+	touch $(VENV)/.installed $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"fleetsim needs Python 3.11 to 3.13, and $(PYTHON) is {v[0]}.{v[1]}; say which: make demo PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)

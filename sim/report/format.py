@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 DASH = "–"  # noqa: RUF001 (a dash is meant)
 
 METRIC_NAMES = {
@@ -39,6 +42,13 @@ def seconds(value_s: float | None) -> str:
     return f"{digits(value_s * 1e6)} µs"
 
 
+def trace_remarks(about: Mapping[str, Any]) -> list[str]:
+    """What must be said beside the name of a trace: that it is synthetic, what was done to it."""
+    said = "synthetic" in about["trace"].lower()
+    made_up = ["synthetic"] if about["trace_synthetic"] and not said else []
+    return [*made_up, *about["transforms"]]
+
+
 def bound(value_s: float) -> str:
     """A bound as its author would write it: "300 ms", "1 s", "2.5 s"."""
     return f"{value_s:g} s" if value_s >= 1 else f"{value_s * 1e3:g} ms"
@@ -58,7 +68,7 @@ def percent(fraction: float | None, count: int = 3) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """An amount of US dollars, to the cent or to three digits below one; a dash for None."""
+    """An amount of US dollars, to the cent or to two digits below one; a dash for None."""
     if usd is None:
         return DASH
-    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${digits(usd)}"
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${digits(usd, 2)}"

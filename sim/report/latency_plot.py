@@ -21,6 +21,7 @@ from fleetsim.sim.report.style import (
     new_figure,
 )
 from fleetsim.sim.report.window import WindowRequests, subtitle, window_requests
+from fleetsim.sim.results.histogram import HIGHEST_S
 from fleetsim.sim.results.measures import Floats
 from fleetsim.sim.results.result import Result
 
@@ -68,10 +69,12 @@ def _draw_requests(axes: Axes, requests: WindowRequests, metric: str) -> None:
 
 
 def _draw_itl(axes: Axes, result: Result) -> None:
-    bins = result.columns("itl_histogram", ("upper_s", "count"))
-    edges_s, index = np.unique(bins["upper_s"], return_inverse=True)
-    counts = np.bincount(index, bins["count"], len(edges_s))
-    _draw_curve(axes, edges_s, np.cumsum(counts) / max(1.0, counts.sum()))
+    bins = result.columns("itl_histogram", ("lower_s", "upper_s", "count"))
+    lower_s, upper_s = bins["lower_s"], bins["upper_s"]
+    middle_s = np.sqrt(np.where(lower_s > 0.0, lower_s, upper_s) * np.minimum(upper_s, HIGHEST_S))
+    values_s, index = np.unique(middle_s, return_inverse=True)
+    counts = np.bincount(index, bins["count"], len(values_s))
+    _draw_curve(axes, values_s, np.cumsum(counts) / max(1.0, counts.sum()))
 
 
 def _draw_curve(axes: Axes, values_s: Floats, shares: Floats) -> None:
@@ -104,7 +107,7 @@ def _draw_slo(axes: Axes, slo: dict[str, Any], metric: str) -> None:
             continue
         share, at_most_s = target["percentile"] / 100, target["at_most_s"]
         colour = GREEN if target["passed"] else VERMILION
-        axes.plot(at_most_s, share, marker=4, markersize=8, color=colour, linestyle="none")
+        axes.plot(at_most_s, share, marker=4, markersize=8, color=colour, zorder=4.0)
         text = f"p{target['percentile']:g} ≤ {bound(at_most_s)}"
         if target["max_prompt_tokens"] is not None:
             text = f"prompts ≤ {target['max_prompt_tokens']:,}: {text}"
@@ -134,8 +137,8 @@ def _label(
         ha=align,
         fontsize=8.5,
         color=colour,
-        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "alpha": 0.8, "linewidth": 0},
-        zorder=1.5,
+        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "alpha": 0.9, "linewidth": 0},
+        zorder=3.0,
     )
     label.set_in_layout(False)
 

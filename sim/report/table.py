@@ -17,6 +17,7 @@ from fleetsim.sim.report.format import (
     dollars,
     percent,
     seconds,
+    trace_remarks,
 )
 from fleetsim.sim.results.result import Result
 
@@ -81,7 +82,7 @@ def _title(about: dict[str, Any], status: str) -> Text:
 def _about(lines: Table, summary: dict[str, Any]) -> None:
     about = summary["provenance"]
     trace = Text(about["trace"])
-    for remark in (["synthetic"] if about["trace_synthetic"] else []) + about["transforms"]:
+    for remark in trace_remarks(about):
         trace.append(f"   {remark}", style="yellow")
     lines.add_row("trace", trace)
     for name, pool in summary["pools"].items():
@@ -203,7 +204,7 @@ def _rates_and_cost(lines: Table, summary: dict[str, Any]) -> None:
     )
     lines.add_row(
         "cost",
-        f"{digits(cost['gpu_hours'])} GPU-hours, {dollars(cost['usd'])}; per million tokens: "
+        f"{digits(cost['gpu_hours'], 2)} GPU-hours, {dollars(cost['usd'])}; per million tokens: "
         f"{dollars(cost['usd_per_million_output_tokens'])} output, "
         f"{dollars(cost['usd_per_million_total_tokens'])} all",
     )

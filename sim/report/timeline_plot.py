@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from fleetsim.sim.report.style import (
     BLUE,
@@ -81,6 +81,11 @@ def _per_second(arrival_s: Floats, edges_s: Floats) -> Floats:
     return counts / np.diff(edges_s)
 
 
+def _legend(axes: Axes) -> None:
+    # Beside the title, where no curve runs.
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0)
+
+
 def _draw_load(axes: Axes, requests: WindowRequests, edges_s: Floats, unit_s: float) -> None:
     offered = _per_second(requests.arrival_s, edges_s)
     axes.stairs(offered, edges_s / unit_s, fill=True, color=SKY, alpha=0.55)
@@ -94,10 +99,11 @@ def _draw_samples(queue: Axes, cache: Axes, result: Result, unit_s: float) -> No
     samples = result.columns("timeline", names)
     queue.set_title("Requests at the replicas")
     queue.set_ylabel("requests")
+    queue.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     cache.set_title("KV cache in use")
     cache.set_ylabel("share of blocks")
-    cache.set_ylim(0.0, 1.04)
     cache.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    cache.set_ylim(0.0, min(1.04, max(0.02, 1.4 * samples["kv_usage"].max(initial=0.0))))
     if not len(samples["t_s"]):
         empty_note(queue, "no samples")
         empty_note(cache, "no samples")
@@ -116,7 +122,7 @@ def _draw_samples(queue: Axes, cache: Axes, result: Result, unit_s: float) -> No
         linewidth=0,
         step="post",
     )
-    queue.legend(loc="upper left", ncols=2)
+    _legend(queue)
     replicas = np.diff(np.append(first, len(kv)))
     cache.fill_between(
         x,
@@ -129,7 +135,7 @@ def _draw_samples(queue: Axes, cache: Axes, result: Result, unit_s: float) -> No
         step="post",
     )
     cache.step(x, np.add.reduceat(kv, first) / replicas, where="post", color=BLUE, label="mean")
-    cache.legend(loc="upper left", ncols=2)
+    _legend(cache)
 
 
 def _draw_goodput(axes: Axes, requests: WindowRequests, edges_s: Floats, unit_s: float) -> None:
@@ -146,4 +152,4 @@ def _draw_goodput(axes: Axes, requests: WindowRequests, edges_s: Floats, unit_s:
         offered, x, baseline=good, fill=True, color=VERMILION, alpha=0.55, label="missed it"
     )
     axes.stairs(offered, x, color=GREY, linewidth=1.0)
-    axes.legend(loc="upper left", ncols=2)
+    _legend(axes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.sim.report.format import digits
+from fleetsim.sim.report.format import digits, trace_remarks
 from fleetsim.sim.request import COMPLETED
 from fleetsim.sim.results.measures import MEASURE_COLUMNS, Floats, measures
 from fleetsim.sim.results.result import Result
@@ -45,14 +45,12 @@ def window_requests(result: Result) -> WindowRequests:
 
 
 def subtitle(result: Result) -> str:
-    """Scenario, trace, what was done to it, fleet and load in one line."""
+    """Scenario, load, fleet, trace and what was done to it, in one line."""
     summary = result.summary
     about = summary["provenance"]
-    trace = ", ".join(
-        [about["trace"], *(["synthetic"] if about["trace_synthetic"] else []), *about["transforms"]]
-    )
     fleet = " + ".join(f"{p['replicas']} x {p['profile']}" for p in summary["pools"].values())
     offered = digits(summary["rates"]["offered_per_s"])
-    line = f"{about['scenario']}: {trace}, on {fleet}, {offered} requests/s offered"
+    trace = ", ".join([about["trace"], *trace_remarks(about)])
+    line = f"{about['scenario']}: {offered} requests/s to {fleet}; {trace}"
     line = line if result.status == "complete" else f"{result.status}! {line}"
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"

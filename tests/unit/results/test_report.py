@@ -91,7 +91,7 @@ def printed(result: Result, width: int = 80) -> str:
         (percent(0.0), "0 %"),
         (dollars(None), DASH),
         (dollars(12.345), "$12.35"),
-        (dollars(0.1234), "$0.123"),
+        (dollars(0.1234), "$0.12"),
         (bound(0.3), "300 ms"),
         (bound(1.0), "1 s"),
     ],

@@ -48,7 +48,7 @@ def summary_table(result: Result) -> RenderableType:
     _slo(middle, summary)
     _rates_and_cost(foot, summary)
     if result.folder is not None:
-        foot.add_row("result", str(result.folder))
+        foot.add_row("result", Text(str(result.folder)))
     return Group(
         _title(summary["provenance"], result.status),
         head,
@@ -87,7 +87,7 @@ def _about(lines: Table, summary: dict[str, Any]) -> None:
     lines.add_row("trace", trace)
     for name, pool in summary["pools"].items():
         what = f"{pool['replicas']} x {pool['model']}, {pool['profile']}, {pool['engine']}"
-        lines.add_row("pool", f"{name}: {what}")
+        lines.add_row("pool", Text(f"{name}: {what}"))
     lines.add_row("requests", _requests(summary))
     for note in about["notes"]:
         lines.add_row("note", Text(note, style="yellow"))
@@ -179,7 +179,7 @@ def _pools(pools: dict[str, dict[str, Any]]) -> Table:
     for name, pool in pools.items():
         use, queue = pool["utilisation"], pool["queue"]
         table.add_row(
-            name,
+            Text(name),
             f"{pool['gpus']:,}",
             digits(pool["offered_per_s"]),
             percent(use["token_budget_fraction"], 2),

@@ -140,6 +140,28 @@ DEFINITIONS: dict[str, str] = {
 """One line for each number of the summary, by its path; `*` stands for any name or position."""
 
 
+def definitions_markdown() -> str:
+    """All definitions as Markdown tables, as the documentation shows them."""
+    rest = {
+        path: line
+        for path, line in DEFINITIONS.items()
+        if not path.startswith(("latency.", "tenants."))
+    }
+    tables = [
+        ("`latency.<measure>.<statistic>`: the measure", _MEASURES),
+        ("`latency.<measure>.<statistic>`: the statistic", _STATISTICS),
+        ("`tenants.<tenant>.<count>`, the same counts for each tenant", _OUTCOME_COUNTS),
+        ("All others, by their path in the summary", rest),
+    ]
+    return "\n\n".join(
+        "\n".join(
+            [f"**{title}**", "", "| number | definition |", "|---|---|"]
+            + [f"| `{name}` | {line} |" for name, line in lines.items()]
+        )
+        for title, lines in tables
+    )
+
+
 def definition(path: Sequence[str]) -> str:
     """What the number at this path of the summary means, such as ("latency", "tpot_s", "p99").
 

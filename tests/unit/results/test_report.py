@@ -131,6 +131,19 @@ def test_undefined_numbers_are_dashes() -> None:
     assert "None" not in text
 
 
+def test_names_are_not_taken_for_markup() -> None:
+    journeys = fake_journeys(30)
+    facts = fake_facts(journeys)
+    about = replace(facts.provenance, scenario="[red]x", trace="a[/b].csv", notes=("[bold]n",))
+    pools = tuple(replace(p, model="m[/i]", profile="[b]p") for p in facts.pools)
+    recorder = Recorder(None)
+    record(recorder, journeys, samples=5)
+    result = finish(recorder, replace(facts, provenance=about, pools=pools), SLO, "complete")
+    text = printed(result)
+    for name in ("[red]x", "a[/b].csv", "[bold]n", "m[/i]", "[b]p"):
+        assert name in text
+
+
 def test_an_interrupted_run_says_so() -> None:
     assert "interrupted" in printed(run(fake_journeys(30), status="interrupted")).splitlines()[0]
     assert "interrupted" not in printed(run(fake_journeys(30)))

@@ -221,7 +221,7 @@ def test_the_hot_call_is_cheap() -> None:
     journey = fake_journeys(1)[0]
     keep = recorder.journey
     best_s = min(_timed(keep, journey) for _ in range(5))
-    assert best_s / 100_000 < 1e-6  # measured 0.08 us; the limit is for busy machines
+    assert best_s / 100_000 < 1e-6  # measured 0.12 us; the limit is for busy machines
 
 
 def _timed(keep: object, journey: object) -> float:

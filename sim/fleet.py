@@ -12,6 +12,7 @@ from fleetsim.policies.base import AdmissionPolicy, RoutingPolicy
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
+from fleetsim.sim.engine.step_log import StepLog
 from fleetsim.sim.prefix_knowledge import CacheEvents, NoKnowledge, OwnHistory, PrefixKnowledge
 from fleetsim.sim.randomness import Draws
 from fleetsim.sim.replica import READY, REQUESTED, Replica, ReplicaView
@@ -116,7 +117,7 @@ class Pool:
             knowledge(),
             api.alpha_s,
             api.beta_s_per_prompt_token,
-            self if step_log else None,
+            StepLog(self.steps) if step_log else None,
             leaps,
         )
         assert replica.state == REQUESTED

@@ -7,10 +7,11 @@ from typing import Protocol
 
 from fleetsim.policies.base import RequestView, ScrapedMetrics
 from fleetsim.sim.clock import Clock
-from fleetsim.sim.engine.engine import Engine, StepLog
+from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
+from fleetsim.sim.engine.step_log import StepLog
 from fleetsim.sim.prefix_knowledge import CacheEvents, OwnHistory, PrefixKnowledge
 from fleetsim.sim.request import Journey
 

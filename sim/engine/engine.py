@@ -19,23 +19,19 @@ the step-by-step engine would have noticed it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from itertools import count
+from bisect import insort
 from math import inf
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from fleetsim.sim.clock import SCHEDULE, STEP_END, Alarm, Clock
+from fleetsim.sim.engine.decode_run import DecodeRun
+from fleetsim.sim.engine.scheduler import Batch, Scheduler
+from fleetsim.sim.engine.sequence import DECODE, GONE, OUTSIDE, Sequence
+from fleetsim.sim.engine.settings import EngineSettings
+from fleetsim.sim.engine.step_cost import StepCost
+from fleetsim.sim.engine.step_log import StepLog
 
-from ..clock import SCHEDULE, STEP_END, Alarm, Clock
-from .scheduler import Batch, Scheduler
-from .sequence import DECODE, GONE, OUTSIDE, Sequence
-from .settings import EngineSettings
-from .step_cost import StepCost
-
-_LEAP_STEPS = 256
-_FEW_STEPS = 40
-_LOG_STEPS = 16384
+_NO_LIMIT = 1 << 30
 
 
 class EngineListener(Protocol):
@@ -61,13 +57,6 @@ class EngineListener(Protocol):
         """The prefix cache's contents changed; only if `BlockPool.changes` is kept."""
 
 
-class StepLog(Protocol):
-    """Takes the engine's decode steps; how they are cut into chunks has no meaning."""
-
-    def steps(self, durations_s: npt.NDArray[np.float64], n_decodes: npt.NDArray[np.int64]) -> None:
-        """Duration and number of decoding sequences, at least one, of each step."""
-
-
 class Engine:
     """One replica's engine.
 
@@ -77,7 +66,7 @@ class Engine:
         settings: as vLLM was started.
         cost: seconds of a step.
         listener: is told what happens to requests.
-        step_log: takes the steps, or None.
+        log: takes the durations of steps, or None.
         leaps: many steps in one event where that is exact; off only to test that it is.
 
     Attributes:
@@ -91,15 +80,16 @@ class Engine:
         "_arrivals",
         "_busy_since_s",
         "_due_s",
-        "_ends_s",
+        "_end_s",
         "_firsts",
-        "_leap_steps",
+        "_in_flight",
+        "_leap",
         "_log",
-        "_log_ends_s",
-        "_log_lengths",
-        "_log_n",
-        "_n_decodes",
-        "_number",
+        "_log_first",
+        "_most_leap",
+        "_run",
+        "_run_changes",
+        "_run_done",
         "_start_s",
         "busy_s",
         "clock",
@@ -120,7 +110,7 @@ class Engine:
         settings: EngineSettings,
         cost: StepCost,
         listener: EngineListener,
-        step_log: StepLog | None = None,
+        log: StepLog | None = None,
         leaps: bool = True,
     ) -> None:
         self.clock = clock
@@ -134,57 +124,58 @@ class Engine:
         self.busy_s = 0.0
         self.events = 0
         self._busy_since_s: float | None = None
-        self._leap_steps = _LEAP_STEPS if leaps else 1
+        self._most_leap = _NO_LIMIT if leaps else 0
         self._alarm: Alarm | None = None
         self._due_s = inf
-        # By time of arrival, some of it still to come; the number keeps their order.
+        # By time of arrival, some of it still to come; of one instant, by request.
         self._arrivals: list[tuple[float, int, Sequence]] = []
-        self._number = count()
         self._aborts: list[Sequence] = []
-        # The step in flight with its decodes, and behind it those steps that are sure to follow.
+        # In flight: the step that runs, from start to end, and behind it `_leap` steps that are
+        # sure to follow. Those are steps `_run_done`, `_run_done` + 1, ... of the run.
+        self._in_flight = False
         self._start_s = 0.0
-        self._ends_s: list[float] = []
-        self._n_decodes = 0
+        self._end_s = 0.0
+        self._leap = 0
         self._firsts: list[Sequence] = []
-        # Ends of steps, and how many decodes got a token then: that many of so many steps.
-        self._log = step_log
-        self._log_ends_s: list[float] = []
-        self._log_n: list[int] = []
-        self._log_lengths: list[int] = []
+        self._run: DecodeRun | None = None
+        self._run_changes = -1
+        self._run_done = 0
+        # Steps of the run from `_log_first` on are not in the log yet.
+        self._log = log
+        self._log_first = 0
 
     # -- from outside ----------------------------------------------------------------------
 
     def submit(self, sequence: Sequence, arrival_s: float) -> None:
         """A request will reach the engine core at `arrival_s`, now or later."""
         arrivals = self._arrivals
-        entry = (arrival_s, next(self._number), sequence)
-        if arrivals and arrivals[-1][0] > arrival_s:
+        entry = (arrival_s, sequence.request_id, sequence)
+        if arrivals and arrivals[-1] > entry:
             insort(arrivals, entry)
         else:
             arrivals.append(entry)
-        ends = self._ends_s
-        if not ends:
+        if not self._in_flight:
             if arrival_s < self._due_s:
                 self._wake_at(arrival_s)
-        elif len(ends) > 1 and not self._indifferent():
-            self._cut(self._last_step_before(arrival_s))
+        elif self._leap and not self._indifferent():
+            self._cut(self._seen_after(arrival_s))
 
     def abort(self, sequence: Sequence) -> None:
         """The client gave up; its place and blocks are free when the step in flight has ended."""
+        now = self.clock.now
         if sequence.state == OUTSIDE and not self._waits_in_vllm(sequence):
             sequence.state = GONE
         elif sequence.state != GONE:
-            ends = self._ends_s
-            if self.lag and ends and self._start_s == self.clock.now:
+            if self.lag and self._in_flight and self._start_s == now:
                 # Between an update and the schedule that follows it: this one is in time for it.
                 self._cut(0)
                 self.scheduler.abort(sequence)
                 return
             self._aborts.append(sequence)
-            if ends:
-                self._cut(bisect_left(ends, self.clock.now))
-            elif self._due_s > self.clock.now:
-                self._wake_at(self.clock.now)
+            if self._in_flight:
+                self._cut(self._steps_ended_before(now))
+            elif self._due_s > now:
+                self._wake_at(now)
 
     def num_requests_waiting(self) -> int:
         """vLLM's gauge, those included that the scheduler has not looked at yet."""
@@ -205,6 +196,8 @@ class Engine:
     def decode_tokens(self) -> int:
         """Context tokens of the sequences that decode now."""
         scheduler = self.scheduler
+        if not self._leap:
+            return scheduler.context_tokens
         return scheduler.context_tokens + self._leap_steps_started() * scheduler.n_decodes
 
     def delivered_tokens(self, sequence: Sequence) -> int:
@@ -212,17 +205,24 @@ class Engine:
         if sequence.state != DECODE:
             return sequence.generated
         # Scheduled steps, less the one in flight.
-        steps = self.scheduler.step + self._leap_steps_started() - bool(self._ends_s)
+        steps = self.scheduler.step + self._leap_steps_started() - self._in_flight
         return max(steps - sequence.offset + 1 - sequence.prompt_tokens, 0)
 
     def close(self) -> None:
         """The simulation ends here: account for the steps that have begun by now."""
-        if self._ends_s:
-            self._account(self._leap_steps_started())
+        if self._in_flight:
+            ended = self._steps_ended_by(self.clock.now)
+            begun = min(ended, self._leap)
+            self.steps += 1 + begun
+            self.scheduled_tokens += begun * self.scheduler.n_decodes
+            done = self._run_done - 1 + ended - self._log_first
+            if self._log is not None and self._run is not None and done > 0:
+                self._log.add_run(self._run, self._log_first, done)
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
             self._busy_since_s = None
-        self._flush_log()
+        if self._log is not None:
+            self._log.flush()
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -230,16 +230,17 @@ class Engine:
         if alarm is not self._alarm:
             return  # a leap was cut after this was set
         self.events += 1
-        ends = self._ends_s
         scheduler = self.scheduler
-        now = ends[-1]
-        leap = len(ends) - 1
+        listener = self.listener
+        leap = self._leap
+        now = self.clock.now
+        start = self._start_s
         if leap:
+            start = self._end_of(leap - 1)
             scheduler.leap(leap)
         self._account(leap)
         batch = None
         if self.lag:
-            start = ends[-2] if leap else self._start_s
             if self._arrivals:
                 self._take_arrivals(start)
             batch = scheduler.schedule()
@@ -247,7 +248,6 @@ class Engine:
                 self._tell(batch, start, now)
         if self._aborts:
             self._do_aborts()
-        listener = self.listener
         if self._firsts:
             for sequence in self._firsts:
                 if sequence.state != GONE:
@@ -259,7 +259,8 @@ class Engine:
         if batch is not None:
             self._begin(batch, now)
             return
-        self._ends_s = []
+        self._in_flight = False
+        self._leap = 0
         if self.lag or self.clock.peek() == now:
             # What happens at this very instant comes first: an arrival now is in this schedule.
             self._wake_at(now)
@@ -290,6 +291,7 @@ class Engine:
                 batch = scheduler.schedule()
                 self._tell(batch, now, now)
         if batch is None:
+            self._run = None
             if self._busy_since_s is not None:
                 self.busy_s += now - self._busy_since_s
                 self._busy_since_s = None
@@ -298,62 +300,66 @@ class Engine:
             return
         if self._busy_since_s is None:
             self._busy_since_s = now
-            self._log_ends_s.append(now)
-            self._log_n.append(0)
-            self._log_lengths.append(1)
         self._begin(batch, now)
 
     def _begin(self, batch: Batch, now: float) -> None:
         """The step starts now; find out how many plain ones are sure to follow."""
-        n = self._n_decodes = batch.n_decodes
+        self._in_flight = True
         self._start_s = now
         self._firsts = batch.firsts
+        self._leap = 0
         if batch.n_prefills:
-            end = now + self.step_s(batch)
-            self._ends_s = [end]
-            self.scheduled_tokens += n + batch.prefill_tokens
+            self._run = None
+            end = self._end_s = now + self.step_s(batch)
+            self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
+            if self._log is not None and batch.n_decodes:
+                self._log.add_step(end - now, batch.n_decodes)
         else:
-            constant, per_token, floor, extra = self.cost.decode_terms(n)
-            duration = constant + per_token * batch.kv_tokens
-            duration = (duration if duration > floor else floor) + extra
-            end = now + duration
-            self._ends_s = [end]
-            self.scheduled_tokens += n
-            most = self._leap_steps
-            if not self._arrivals or self._indifferent():
-                steps = self.scheduler.leap_limit(most)
-                if steps > 0:
-                    end = self._extend(end, steps)
-            else:
-                # No further than the next arrival; later steps are rarely shorter.
-                arrival_s = self._arrivals[0][0]
-                steps = self.scheduler.leap_limit(min(most, int((arrival_s - now) / duration) + 2))
-                if steps > 0:
-                    end = self._extend(end, steps)
-                    last = self._last_step_before(arrival_s)
-                    if last < steps:
-                        del self._ends_s[last + 1 :]
-                        end = self._ends_s[-1]
+            end = self._begin_decodes(batch, now)
         self._alarm = self.clock.at(end, STEP_END, self.component, self._on_step_end)
 
-    def _extend(self, end: float, steps: int) -> float:
-        """Work out when the next decode steps of the same batch end."""
+    def _begin_decodes(self, batch: Batch, now: float) -> float:
+        """A decode step, and the leap behind it. Returns when the last of them ends."""
         scheduler = self.scheduler
-        n = scheduler.n_decodes
-        kv = scheduler.context_tokens
-        if steps >= _FEW_STEPS:
-            run = self.cost.decode_run_s(n, kv, steps)
-            run[0] += end
-            self._ends_s += np.add.accumulate(run).tolist()
-            return self._ends_s[-1]
-        constant, per_token, floor, extra = self.cost.decode_terms(n)
-        add = self._ends_s.append
-        for _ in range(steps):
-            duration = constant + per_token * kv
-            end += (duration if duration > floor else floor) + extra
-            add(end)
-            kv += n
-        return end
+        n = batch.n_decodes
+        changes = scheduler.decode_changes
+        run = self._run
+        if run is None or changes != self._run_changes or n != run.n_decodes:
+            run = self._run = DecodeRun(now, n, batch.kv_tokens, self.cost.decode_terms(n))
+            self._run_changes = changes
+            self._run_done = 0
+        self._log_first = self._run_done
+        self._run_done += 1
+        end = self._end_s = run.end_s(self._run_done)
+        self.scheduled_tokens += n
+        most = self._most_leap
+        if not most:
+            return end
+        arrivals = self._arrivals
+        watch = bool(arrivals) and not self._indifferent()
+        if watch and arrivals[0][0] <= (now if self.lag else end):
+            return end  # the very next schedule sees it
+        leap = scheduler.leap_limit(most)
+        if leap <= 0:
+            return end
+        if scheduler.n_decodes != n:
+            # Async: one ran on past its stop token and is not among those that follow.
+            if self._log is not None:
+                self._log.add_run(run, self._log_first, 1)
+            self._log_first = 0
+            run = self._run = DecodeRun(
+                end,
+                scheduler.n_decodes,
+                scheduler.context_tokens,
+                self.cost.decode_terms(scheduler.n_decodes),
+            )
+            self._run_done = 0
+        self._leap = leap
+        if watch:
+            seen = self._seen_after(arrivals[0][0])
+            if seen < leap:
+                self._leap = seen
+        return self._end_of(self._leap)
 
     def step_s(self, batch: Batch) -> float:
         """Seconds of a step with a prefill in it."""
@@ -366,7 +372,34 @@ class Engine:
             batch.prefill_ctx,
         )
 
-    # -- inside ----------------------------------------------------------------------------
+    # -- the steps in flight ---------------------------------------------------------------
+
+    def _end_of(self, step: int) -> float:
+        """When a step in flight ends; 0 is the one that runs."""
+        if step == 0 or self._run is None:
+            return self._end_s
+        return self._run.end_s(self._run_done + step)
+
+    def _steps_ended_by(self, time_s: float) -> int:
+        """How many of the steps in flight end at `time_s` or before."""
+        if time_s < self._end_s:
+            return 0
+        if not self._leap or self._run is None:
+            return 1
+        ended = self._run.steps_by(time_s) - self._run_done
+        return 1 + (ended if ended < self._leap else self._leap)
+
+    def _steps_ended_before(self, time_s: float) -> int:
+        """How many of the steps in flight end before `time_s`."""
+        ended = self._steps_ended_by(time_s)
+        return ended - 1 if ended and self._end_of(ended - 1) == time_s else ended
+
+    def _leap_steps_started(self) -> int:
+        """How many of the leap's steps have begun by now."""
+        if not self._leap:
+            return 0
+        ended = self._steps_ended_by(self.clock.now)
+        return ended if ended < self._leap else self._leap
 
     def _indifferent(self) -> bool:
         """Under FCFS, arrivals behind a head of line that cannot go in change nothing."""
@@ -375,61 +408,43 @@ class Engine:
 
     def _waits_in_vllm(self, sequence: Sequence) -> bool:
         """Whether vLLM would have it in its queue by now, though we have not looked at it yet."""
-        ends = self._ends_s
-        if not ends:
+        if not self._in_flight:
             return False
-        step = bisect_left(ends, self.clock.now)
-        start_s = ends[step - 1] if step else self._start_s
+        ended = self._steps_ended_before(self.clock.now)
+        start_s = self._end_of(ended - 1) if ended else self._start_s
         return any(s is sequence and t <= start_s for t, _, s in self._arrivals)
 
-    def _last_step_before(self, arrival_s: float) -> int:
-        """Index of the step in flight at whose end a schedule can first see an arrival.
+    def _seen_after(self, arrival_s: float) -> int:
+        """The step in flight at whose end a schedule can first see an arrival.
 
         That is the first step that ends (sync) or starts (async) at or after it.
         """
         if not self.lag:
-            return bisect_left(self._ends_s, arrival_s)
+            return self._steps_ended_before(arrival_s)
         if self._start_s >= arrival_s:
             return 0
-        return bisect_left(self._ends_s, arrival_s) + 1
+        return self._steps_ended_before(arrival_s) + 1
 
     def _cut(self, last: int) -> None:
         """End the leap with step `last` of those in flight."""
-        ends = self._ends_s
-        if last < len(ends) - 1:
-            del ends[last + 1 :]
-            self._alarm = self.clock.at(ends[-1], STEP_END, self.component, self._on_step_end)
-
-    def _leap_steps_started(self) -> int:
-        ends = self._ends_s
-        if len(ends) < 2:
-            return 0
-        return min(bisect_right(ends, self.clock.now), len(ends) - 1)
+        if last < self._leap:
+            self._leap = last
+            self._alarm = self.clock.at(
+                self._end_of(last), STEP_END, self.component, self._on_step_end
+            )
 
     def _account(self, leap: int) -> None:
-        """Count the step in flight, and `leap` steps behind it."""
-        ends = self._ends_s
+        """Count the step in flight, and the leap behind it: they have ended."""
         self.steps += 1 + leap
-        self._log_n.append(self._n_decodes)
-        self._log_lengths.append(1)
         if leap:
-            n = self.scheduler.n_decodes
-            self.scheduled_tokens += leap * n
-            self._log_n.append(n)
-            self._log_lengths.append(leap)
-        self._log_ends_s += ends if len(ends) == leap + 1 else ends[: leap + 1]
-        if len(self._log_ends_s) >= _LOG_STEPS:
-            self._flush_log()
-
-    def _flush_log(self) -> None:
-        """Hand the steps over; the last end stays, for the next step to be measured from."""
-        ends = self._log_ends_s
-        if self._log is not None and len(ends) > 1:
-            durations = np.diff(np.array(ends))
-            n_decodes = np.repeat(self._log_n, self._log_lengths)[1:]
-            decoding = n_decodes > 0
-            self._log.steps(durations[decoding], n_decodes[decoding])
-        self._log_ends_s, self._log_n, self._log_lengths = ends[-1:], [0], [1]
+            self.scheduled_tokens += leap * self.scheduler.n_decodes
+            self._run_done += leap
+        run = self._run
+        if run is not None and self._log is not None:
+            first = self._log_first
+            if self._run_done > first:
+                self._log.add_run(run, first, self._run_done - first)
+                self._log_first = self._run_done
 
     def _take_arrivals(self, until_s: float) -> None:
         arrivals = self._arrivals

@@ -93,6 +93,7 @@ class Scheduler:
         running: in order of admission; may hold dead ones, `n_running` counts the live ones.
         n_decodes, context_tokens: sequences in DECODE, and the sum of their computed tokens as of
             now, before the next step is scheduled.
+        decode_changes: counts changes of the set of decoding sequences.
         needs_block: of these, how many need a block in the steps whose number modulo the block
             size is the index.
         partials: running sequences in PREFILL, in order of admission.
@@ -122,6 +123,7 @@ class Scheduler:
         self.n_decodes = 0
         self.context_tokens = 0
         self.needs_block = [0] * self.block_size
+        self.decode_changes = 0
         self.finishes: list[tuple[int, int, Sequence]] = []
         self.partials: list[Sequence] = []
         self.chained: dict[Sequence, None] = {}
@@ -273,6 +275,7 @@ class Scheduler:
         sequence.finish_step = finish_step
         heappush(self.finishes, (finish_step, sequence.admission, sequence))
         self.needs_block[offset % self.block_size] += 1
+        self.decode_changes += 1
         self.n_decodes += 1
         self.context_tokens += sequence.target
         if sequence.chain_blocks * self.block_size > sequence.target:
@@ -289,6 +292,7 @@ class Scheduler:
             step = self.step
         computed = step - sequence.offset
         self.needs_block[sequence.offset % self.block_size] -= 1
+        self.decode_changes += 1
         self.n_decodes -= 1
         self.context_tokens -= computed
         sequence.computed = computed
@@ -321,6 +325,7 @@ class Scheduler:
     def delay(self, sequence: Sequence) -> None:
         """A decode got no token in the step being scheduled: all its dates move by one."""
         self.needs_block[sequence.offset % self.block_size] -= 1
+        self.decode_changes += 1
         sequence.offset += 1
         self.needs_block[sequence.offset % self.block_size] += 1
         self.context_tokens -= 1
@@ -359,7 +364,7 @@ class Scheduler:
             steps = most
         pool = self.pool
         # Who listens to the cache's changes hears of an eviction when it happens.
-        free = pool.num_free_blocks if pool.changes is None else pool.n_blank
+        free = pool.n_blank if pool.changes is not None else pool.n_blank + pool.n_free_hashed
         if free < (steps // self.block_size + 1) * self.n_decodes:
             steps = self._steps_with_blocks(steps, free)
         return steps
@@ -378,7 +383,9 @@ class Scheduler:
 
     def leap(self, steps: int) -> None:
         """Schedule that many steps at once; leap(i) and leap(j) are leap(i + j)."""
-        self.pool.take(self.blocks_needed(steps))
+        need = self.blocks_needed(steps)
+        if need:
+            self.pool.take(need)
         self.step += steps
         self.context_tokens += steps * self.n_decodes
 

@@ -155,7 +155,7 @@ class _RecordingEngine(Engine):
         super()._begin(batch, now)
         rows = self.scheduler.rows
         row = rows[-1]
-        row.t_start, row.t_end = now, self._ends_s[0]
+        row.t_start, row.t_end = now, self._end_s
         previous = rows[-2] if len(rows) > 1 else None
         row.t_sched = (
             previous.t_start if self.lag and not self.woken and previous is not None else now
@@ -166,13 +166,10 @@ class _RecordingEngine(Engine):
         self.woken = True
         super()._wake(alarm)  # type: ignore[arg-type]
 
-    def _account(self, steps: int) -> None:
-        super()._account(steps)
-        if not steps:
-            return
-        rows = self.scheduler.rows[len(self.scheduler.rows) - steps :]
-        start, sched = self._ends_s[0], self._start_s
-        for row, end in zip(rows, self._ends_s[1 : steps + 1], strict=True):
+    def _account(self, leap: int) -> None:
+        start, sched = self._end_s, self._start_s
+        for k, row in enumerate(self.scheduler.rows[len(self.scheduler.rows) - leap :], 1):
+            end = self._end_of(k)
             row.t_start, row.t_end = start, end
             row.t_sched = sched if self.lag else start
             # Arrivals that change nothing are not looked at in a leap, but they do wait.
@@ -180,6 +177,7 @@ class _RecordingEngine(Engine):
                 s.owner for t, _, s in self._arrivals if t <= row.t_sched and s.state == OUTSIDE
             ]
             start, sched = end, start
+        super()._account(leap)
 
     def step_s(self, batch: Batch) -> float:
         return step_duration_s(

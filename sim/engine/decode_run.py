@@ -1,0 +1,78 @@
+"""Decode steps of the same sequences: when each of them ends, in closed form.
+
+Each such step adds one context token per sequence, so durations grow by a constant from step to
+step, after a first stretch in which the host's work is the longer one. That makes the end of the
+j-th step a quadratic in j: a leap over a thousand steps costs what a leap over two does, and is
+exact, because a step taken alone asks the same run for its end.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, sqrt
+
+
+class DecodeRun:
+    """A run of decode-only steps that begins at `start_s`.
+
+    Step k (from 0) takes max(constant + per_token * (kv + k * n), floor) + extra seconds; the
+    terms are those of `StepCost.decode_terms`.
+
+    Attributes:
+        n_decodes: sequences that decode, n.
+        n_flat: steps whose duration is the host's, `flat_s`.
+        base_s, slope_s: after them, step k takes base_s + slope_s * (k - n_flat).
+    """
+
+    __slots__ = ("_grown_s", "base_s", "flat_s", "n_decodes", "n_flat", "slope_s", "start_s")
+
+    def __init__(
+        self,
+        start_s: float,
+        n_decodes: int,
+        kv_tokens: int,
+        terms: tuple[float, float, float, float],
+    ) -> None:
+        constant, per_token, floor, extra = terms
+        self.start_s = start_s
+        self.n_decodes = n_decodes
+        self.slope_s = slope_s = per_token * n_decodes
+        gpu_s = constant + per_token * kv_tokens
+        self.flat_s = floor + extra
+        if gpu_s >= floor:
+            self.n_flat: float = 0
+            self.base_s = gpu_s + extra
+            self._grown_s = start_s
+            return
+        if slope_s <= 0.0:
+            self.n_flat = inf
+            self.base_s = self.flat_s
+            self._grown_s = inf
+            return
+        n_flat = ceil((floor - gpu_s) / slope_s)
+        self.n_flat = n_flat
+        self.base_s = max(gpu_s + slope_s * n_flat, floor) + extra
+        self._grown_s = start_s + n_flat * self.flat_s
+
+    def end_s(self, steps: int) -> float:
+        """When that many steps have been done."""
+        k = steps - self.n_flat
+        if k <= 0:
+            return self.start_s + steps * self.flat_s
+        return self._grown_s + (k * self.base_s + self.slope_s * (k * (k - 1) * 0.5))
+
+    def steps_by(self, time_s: float) -> int:
+        """How many steps have ended at `time_s` or before."""
+        elapsed_s = time_s - self._grown_s
+        if elapsed_s < 0.0:
+            steps = int((time_s - self.start_s) / self.flat_s)
+        else:
+            # The root of k * base + slope * k * (k - 1) / 2 = elapsed, in the form that does not
+            # cancel when the slope is small; then put right what rounding may have moved.
+            half = self.base_s - 0.5 * self.slope_s
+            root = 2.0 * elapsed_s / (half + sqrt(half * half + 2.0 * self.slope_s * elapsed_s))
+            steps = int(self.n_flat + root)
+        while self.end_s(steps + 1) <= time_s:
+            steps += 1
+        while steps > 0 and self.end_s(steps) > time_s:
+            steps -= 1
+        return steps

@@ -124,7 +124,7 @@ class Tally:
         self._window_prompts.append(columns["prompt_tokens"][in_window].astype(np.int64))
         for name, values in phases(columns).items():
             self.phase_sums_s[name] += float(values[in_window & completed].sum())
-        self._add_pools(part, columns, completed, in_window)
+        self._add_pools(part, columns, in_window)
 
     def window_measures(self) -> dict[str, Floats]:
         """Each of `MEASURES`, one value for each request that arrived in the window."""
@@ -160,11 +160,12 @@ class Tally:
         self,
         part: pa.Table,
         columns: Columns,
-        completed: npt.NDArray[np.bool_],
         in_window: npt.NDArray[np.bool_],
     ) -> None:
         pools = part.column("pool").to_numpy(zero_copy_only=False)
-        left_s = np.where(completed, columns["last_token_s"], columns["ended_s"])
+        # Who has a last token left with it, even if the client did not wait for it to arrive.
+        left_s = columns["last_token_s"]
+        left_s = np.where(np.isnan(left_s), columns["ended_s"], left_s)
         left_s = np.where(np.isnan(left_s), self._facts.end_s, left_s)
         residence_s = left_s - columns["dispatched_s"]
         dispatched = ~np.isnan(columns["dispatched_s"])

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from fleetsim.sim.clock import ARRIVAL, Clock
+from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.request import Journey
+
+_ARRIVAL = rank(ARRIVAL, 0)
 
 
 class OpenLoop:
@@ -55,7 +57,7 @@ class OpenLoop:
             self.exhausted = True
         else:
             due_s = self._next.request.arrival_s + self._delay_s
-            self._clock.at(due_s, ARRIVAL, 0, self._arrive)
+            self._clock.at(due_s, _ARRIVAL, self._arrive)
 
     def _arrive(self, _alarm: Any) -> None:
         journey = self._next
@@ -123,7 +125,9 @@ class ClosedLoop:
         request.arrival_s = journey.client_sent_s = now_s
         self._on_the_way += 1
         self._clock.at(
-            now_s + self._delay_s, ARRIVAL, request.request_id + 1, partial(self._arrive, journey)
+            now_s + self._delay_s,
+            rank(ARRIVAL, request.request_id + 1),
+            partial(self._arrive, journey),
         )
 
     def _arrive(self, journey: Journey, _alarm: Any) -> None:
@@ -170,7 +174,7 @@ class Patience:
         if waiting:
             # A closed loop may watch a request whose deadline is not behind all others.
             due_s = max(self.deadline_s(waiting[0]), self._clock.now)
-            self._clock.at(due_s, ARRIVAL, 0, self._due)
+            self._clock.at(due_s, _ARRIVAL, self._due)
 
     def _due(self, _alarm: Any) -> None:
         journey = self._waiting.popleft()

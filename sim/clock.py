@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import inf
 from typing import Any
 
 import simpy
@@ -26,14 +25,25 @@ CONTROL = 6
 _COMPONENTS = 1 << 32
 
 
+def rank(order: int, component: int) -> int:
+    """Where an event stands among those of its instant.
+
+    Args:
+        order: one of READY, STEP_END, ARRIVAL, SCHEDULE, SCRAPE, CONTROL.
+        component: number of the replica, request or loop; breaks ties within an order.
+    """
+    return order * _COMPONENTS + component
+
+
 class Alarm:
     """A callback at a time; the least that SimPy's loop asks of an event."""
 
-    __slots__ = ("_defused", "_ok", "callbacks")
+    __slots__ = ("callbacks",)
+
+    _ok = True
 
     def __init__(self, callback: Callable[[Any], None]) -> None:
         self.callbacks: list[Callable[[Any], None]] | None = [callback]
-        self._ok = True
 
 
 class Clock(simpy.Environment):
@@ -49,22 +59,15 @@ class Clock(simpy.Environment):
         """No further event is run."""
         self.stopped = True
 
-    def run_events(self, most: int, until_s: float) -> bool:
-        """Run up to `most` events that are due by `until_s`.
-
-        What SimPy's `step` does, without a call per event.
+    def run_events(self, most: int) -> bool:
+        """Run up to `most` events: what SimPy's `step` does, without a call per event.
 
         Returns:
-            False once there is none left: stopped, or nothing more by `until_s`, which is then
-            the time if it is finite.
+            False once there is none left, or `stop` was called.
         """
         queue = self._queue
         for _ in range(most):
-            if self.stopped:
-                return False
-            if not queue or queue[0][0] > until_s:
-                if until_s < inf:
-                    self._now = until_s
+            if self.stopped or not queue:
                 return False
             self._now, _, _, event = heappop(queue)
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
@@ -74,15 +77,12 @@ class Clock(simpy.Environment):
                 raise event._value
         return True
 
-    def at(
-        self, time_s: float, order: int, component: int, callback: Callable[[Any], None]
-    ) -> Alarm:
-        """Call `callback` at `time_s` (not before now), after everything of a lower order.
+    def at(self, time_s: float, rank: int, callback: Callable[[Any], None]) -> Alarm:
+        """Call `callback` at `time_s` (not before now), after everything of a lower rank.
 
         Args:
             time_s: absolute simulated time in seconds.
-            order: one of READY, STEP_END, ARRIVAL, SCHEDULE, SCRAPE, CONTROL.
-            component: number of the replica, client or loop; breaks ties within an order.
+            rank: from `rank`.
             callback: called with the alarm.
 
         Returns:
@@ -90,8 +90,5 @@ class Clock(simpy.Environment):
             that is cheaper than taking an event out of the queue.
         """
         alarm = Alarm(callback)
-        heappush(
-            self._queue,  # type: ignore[arg-type]
-            (time_s, order * _COMPONENTS + component, next(self._eid), alarm),  # type: ignore[misc]
-        )
+        heappush(self._queue, (time_s, rank, next(self._eid), alarm))  # type: ignore[misc]
         return alarm

@@ -10,7 +10,7 @@ from typing import Any
 
 from fleetsim.policies import build
 from fleetsim.policies.limits import AllOf
-from fleetsim.sim.clock import ARRIVAL, Clock
+from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.facts import TenantUsage
 from fleetsim.sim.scenario import Gateway as GatewaySettings
@@ -80,7 +80,7 @@ class Gateway:
         done_s = max(now, self._free_s[0]) + service_s
         heapreplace(self._free_s, done_s)
         self._clock.at(
-            done_s, ARRIVAL, journey.request.request_id + 1, partial(self._served, journey)
+            done_s, rank(ARRIVAL, journey.request.request_id + 1), partial(self._served, journey)
         )
 
     def _served(self, journey: Journey, _alarm: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fleetsim.sim.clock import SCRAPE, Clock
+from fleetsim.sim.clock import SCRAPE, Clock, rank
 from fleetsim.sim.fleet import Pool
 from fleetsim.sim.results.recorder import Recorder
 
@@ -24,14 +24,14 @@ class Scraper:
     def start(self) -> None:
         """Scrape at 0 and then on."""
         if self._pools:
-            self._clock.at(0.0, SCRAPE, 0, self._scrape)
+            self._clock.at(0.0, rank(SCRAPE, 0), self._scrape)
 
     def _scrape(self, _alarm: Any) -> None:
         for pool in self._pools:
             for replica in pool.replicas:
                 replica.scrape()
         self._round += 1
-        self._clock.at(self._round * self._interval_s, SCRAPE, 0, self._scrape)
+        self._clock.at(self._round * self._interval_s, rank(SCRAPE, 0), self._scrape)
 
 
 class Sampler:
@@ -55,7 +55,7 @@ class Sampler:
 
     def start(self) -> None:
         """Sample at 0 and then on."""
-        self._clock.at(0.0, SCRAPE, 1, self._sample)
+        self._clock.at(0.0, rank(SCRAPE, 1), self._sample)
 
     def close(self) -> None:
         """The simulation ends now."""
@@ -86,4 +86,4 @@ class Sampler:
                     ready,
                 )
         self._round += 1
-        self._clock.at(self._round * self._interval_s, SCRAPE, 1, self._sample)
+        self._clock.at(self._round * self._interval_s, rank(SCRAPE, 1), self._sample)

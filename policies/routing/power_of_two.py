@@ -44,14 +44,14 @@ class PowerOfTwo:
         """The drawn replica with the least effective load."""
         replicas = pool.replicas
         n = len(replicas)
-        d = min(self._d, n)
+        d = self._d if self._d < n else n
         drawn = (
             draws.pair(n, request.request_id, request.attempt)
             if d == 2
             else sample(n, d, draws.bits(request.request_id, request.attempt))
         )
         weight = self._running_weight
-        bonus = self._prefix_bonus
+        bonus = self._prefix_bonus if request.prefix else 0.0
         target = -1
         best = 0.0
         others: list[float] = []

@@ -23,7 +23,7 @@ from bisect import insort
 from math import inf
 from typing import Protocol
 
-from fleetsim.sim.clock import SCHEDULE, STEP_END, Alarm, Clock
+from fleetsim.sim.clock import SCHEDULE, STEP_END, Alarm, Clock, rank
 from fleetsim.sim.engine.decode_run import DecodeRun
 from fleetsim.sim.engine.scheduler import Batch, Scheduler
 from fleetsim.sim.engine.sequence import DECODE, GONE, OUTSIDE, Sequence
@@ -91,9 +91,10 @@ class Engine:
         "_run_changes",
         "_run_done",
         "_start_s",
+        "_step_rank",
+        "_wake_rank",
         "busy_s",
         "clock",
-        "component",
         "cost",
         "events",
         "lag",
@@ -114,7 +115,8 @@ class Engine:
         leaps: bool = True,
     ) -> None:
         self.clock = clock
-        self.component = component
+        self._step_rank = rank(STEP_END, component)
+        self._wake_rank = rank(SCHEDULE, component)
         self.cost = cost
         self.listener = listener
         self.scheduler = Scheduler(settings)
@@ -215,9 +217,9 @@ class Engine:
             begun = min(ended, self._leap)
             self.steps += 1 + begun
             self.scheduled_tokens += begun * self.scheduler.n_decodes
-            done = self._run_done - 1 + ended - self._log_first
-            if self._log is not None and self._run is not None and done > 0:
-                self._log.add_run(self._run, self._log_first, done)
+            if self._log is not None and self._run is not None and ended:
+                done = self._run_done + ended - 1
+                self._log.add_run(self._run, self._log_first, done - self._log_first)
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
             self._busy_since_s = None
@@ -234,18 +236,20 @@ class Engine:
         listener = self.listener
         leap = self._leap
         now = self.clock.now
-        start = self._start_s
         if leap:
-            start = self._end_of(leap - 1)
             scheduler.leap(leap)
-        self._account(leap)
+            self._account(leap)
+            # The last of them started when the one before it ended.
+            self._start_s = self._run.end_s(self._run_done - 1)  # type: ignore[union-attr]
+        else:
+            self._account(0)
         batch = None
         if self.lag:
             if self._arrivals:
-                self._take_arrivals(start)
+                self._take_arrivals(self._start_s)
             batch = scheduler.schedule()
             if scheduler.preempted or (batch is not None and batch.admitted):
-                self._tell(batch, start, now)
+                self._tell(batch, self._start_s, now)
         if self._aborts:
             self._do_aborts()
         if self._firsts:
@@ -269,7 +273,7 @@ class Engine:
 
     def _wake_at(self, time_s: float) -> None:
         self._due_s = time_s
-        self._alarm = self.clock.at(time_s, SCHEDULE, self.component, self._wake)
+        self._alarm = self.clock.at(time_s, self._wake_rank, self._wake)
 
     def _wake(self, alarm: Alarm) -> None:
         """Nothing is in flight: schedule with all that is here, or fall idle."""
@@ -316,22 +320,26 @@ class Engine:
                 self._log.add_step(end - now, batch.n_decodes)
         else:
             end = self._begin_decodes(batch, now)
-        self._alarm = self.clock.at(end, STEP_END, self.component, self._on_step_end)
+        self._alarm = self.clock.at(end, self._step_rank, self._on_step_end)
 
     def _begin_decodes(self, batch: Batch, now: float) -> float:
         """A decode step, and the leap behind it. Returns when the last of them ends."""
         scheduler = self.scheduler
         n = batch.n_decodes
-        changes = scheduler.decode_changes
-        run = self._run
-        if run is None or changes != self._run_changes or n != run.n_decodes:
-            run = self._run = DecodeRun(now, n, batch.kv_tokens, self.cost.decode_terms(n))
-            self._run_changes = changes
-            self._run_done = 0
-        self._log_first = self._run_done
-        self._run_done += 1
-        end = self._end_s = run.end_s(self._run_done)
         self.scheduled_tokens += n
+        if n == scheduler.n_decodes:
+            run = self._run
+            if run is None or scheduler.decode_changes != self._run_changes:
+                run = self._begin_run(now, batch.kv_tokens)
+            self._log_first = self._run_done
+            self._run_done += 1
+            end = self._end_s = run.end_s(self._run_done)
+        else:
+            # Async: one of them has run on past its stop token; the steps that follow differ.
+            self._run = None
+            end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
+            if self._log is not None:
+                self._log.add_step(end - now, n)
         most = self._most_leap
         if not most:
             return end
@@ -342,24 +350,23 @@ class Engine:
         leap = scheduler.leap_limit(most)
         if leap <= 0:
             return end
-        if scheduler.n_decodes != n:
-            # Async: one ran on past its stop token and is not among those that follow.
-            if self._log is not None:
-                self._log.add_run(run, self._log_first, 1)
+        if self._run is None:
+            self._begin_run(end, scheduler.context_tokens)
             self._log_first = 0
-            run = self._run = DecodeRun(
-                end,
-                scheduler.n_decodes,
-                scheduler.context_tokens,
-                self.cost.decode_terms(scheduler.n_decodes),
-            )
-            self._run_done = 0
         self._leap = leap
         if watch:
             seen = self._seen_after(arrivals[0][0])
             if seen < leap:
                 self._leap = seen
         return self._end_of(self._leap)
+
+    def _begin_run(self, start_s: float, kv_tokens: int) -> DecodeRun:
+        """From now on the decoding sequences do nothing but decode."""
+        n = self.scheduler.n_decodes
+        run = self._run = DecodeRun(start_s, n, kv_tokens, self.cost.decode_terms(n))
+        self._run_changes = self.scheduler.decode_changes
+        self._run_done = 0
+        return run
 
     def step_s(self, batch: Batch) -> float:
         """Seconds of a step with a prefill in it."""
@@ -429,9 +436,7 @@ class Engine:
         """End the leap with step `last` of those in flight."""
         if last < self._leap:
             self._leap = last
-            self._alarm = self.clock.at(
-                self._end_of(last), STEP_END, self.component, self._on_step_end
-            )
+            self._alarm = self.clock.at(self._end_of(last), self._step_rank, self._on_step_end)
 
     def _account(self, leap: int) -> None:
         """Count the step in flight, and the leap behind it: they have ended."""

@@ -147,7 +147,9 @@ class StepCost:
         kv_of_steps = np.arange(kv_tokens, kv_tokens + n_decodes * steps, n_decodes)
         run_s: npt.NDArray[np.float64] = kv_of_steps * gpu_per_kv_token_s
         run_s += gpu_const_s
-        if steps and run_s[0] < floor_s:  # steps grow longer, so later ones may still be above the floor
+        if (
+            steps and run_s[0] < floor_s
+        ):  # steps grow longer, so later ones may still be above the floor
             np.maximum(run_s, floor_s, out=run_s)
         run_s += extra_s
         return run_s

@@ -15,7 +15,7 @@ from differential.workloads import (
     step_duration_s,
 )
 
-from fleetsim.sim.clock import ARRIVAL, Clock
+from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.scheduler import Batch, Scheduler
 from fleetsim.sim.engine.sequence import (
@@ -252,7 +252,7 @@ def run(workload: Workload, leaps: bool = True) -> Recording:
             engine.abort(sequence)
 
     for order, (time_s, kind, number) in enumerate(outside_events(workload)):
-        clock.at(time_s, ARRIVAL, order, lambda _, k=kind, n=number: outside(k, n))
+        clock.at(time_s, rank(ARRIVAL, order), lambda _, k=kind, n=number: outside(k, n))
     clock.run()
     engine.close()
     assert all(s.state == GONE for s in sequences), "a request was lost"

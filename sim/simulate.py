@@ -15,6 +15,8 @@ from fleetsim.sim.client import ClosedLoop, OpenLoop, Patience
 from fleetsim.sim.clock import CONTROL, READY, Clock, rank
 from fleetsim.sim.fleet import Pool
 from fleetsim.sim.gateway import Gateway
+from fleetsim.sim.replica import READY as READY_STATE
+from fleetsim.sim.replica import Replica
 from fleetsim.sim.request import (
     CANCELLED,
     COMPLETED,
@@ -142,15 +144,11 @@ class Simulation:
                     progress(self.clock.now, self.parts.arrivals_end_s, self.ended)
         return "complete"
 
-    def _ready(self, pool: Pool, replica: object) -> None:
-        pool.make_ready(replica)  # type: ignore[arg-type]
+    def _ready(self, pool: Pool, replica: Replica, _alarm: object) -> None:
+        before = replica.state
+        pool.make_ready(replica)
         self.recorder.transition(
-            self.clock.now,
-            pool.name,
-            replica.number,  # type: ignore[attr-defined]
-            "requested",
-            "ready",
-            "there from the start",
+            self.clock.now, pool.name, replica.number, before, READY_STATE, "there from the start"
         )
 
     # -- journeys --------------------------------------------------------------------------

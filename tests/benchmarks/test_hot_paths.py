@@ -12,7 +12,7 @@ from unit.policies.fakes import FakeRequest, pool_of
 
 from fleetsim.calibration import load_profile
 from fleetsim.policies import build
-from fleetsim.sim.clock import ARRIVAL, Clock
+from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.engine.scheduler import Scheduler
 from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
@@ -33,9 +33,9 @@ def test_alarms(benchmark: Benchmark) -> None:
         clock = Clock()
 
         def again(_alarm: Any) -> None:
-            clock.at(clock.now + 1.0, ARRIVAL, 0, again)
+            clock.at(clock.now + 1.0, rank(ARRIVAL, 0), again)
 
-        clock.at(0.0, ARRIVAL, 0, again)
+        clock.at(0.0, rank(ARRIVAL, 0), again)
         assert clock.run_events(EVENTS, float("inf"))
         return clock.now
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import nan
 from pathlib import Path
 
@@ -114,9 +115,7 @@ class Simulation:
         sampler = Sampler(clock, pools, self.scenario.results.sample_interval_s, self.recorder)
         for pool in pools:
             for replica in pool.replicas:
-                clock.at(
-                    0.0, rank(READY, replica.number), lambda _, p=pool, r=replica: self._ready(p, r)
-                )
+                clock.at(0.0, rank(READY, replica.number), partial(self._ready, pool, replica))
         Scraper(clock, pools, self.scenario.router.scrape_interval_s).start()
         sampler.start()
         self.client.start()

@@ -9,7 +9,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test check-slow lint format types docs bench clean
+.PHONY: help demo test check-slow lint format types docs renew-docs bench clean
 
 help:
 	@echo "make demo        install, then simulate the sample trace on four H100s"
@@ -17,7 +17,8 @@ help:
 	@echo "make check-slow  the tests that take longer"
 	@echo "make lint        ruff: rules and format;  make format repairs"
 	@echo "make types       build the wheel, install it elsewhere, check its content and its types"
-	@echo "make docs        run the examples of README.md and docs/"
+	@echo "make docs        run the examples of README.md and docs/;"
+	@echo "                 make renew-docs  writes what they print into the pages"
 	@echo "make bench       speed and memory"
 	@echo "make clean       remove what these commands made"
 
@@ -44,6 +45,9 @@ types: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/docs -m "slow or not slow"
+
+renew-docs: $(VENV)/.installed-dev
+	RENEW_DOCS=1 $(BIN)/python -m pytest tests/docs -k every_block
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-max-time=0.5 \

@@ -281,16 +281,9 @@ class Scheduler:
         if sequence.chain_blocks * self.block_size > sequence.target:
             self.chained[sequence] = None
 
-    def leave_decode(self, sequence: Sequence, step: int | None = None) -> None:
-        """Take a sequence out of the aggregates, and make its own counts exact.
-
-        Args:
-            sequence: in DECODE.
-            step: the step before whose scheduling the counts hold; the next one if None.
-        """
-        if step is None:
-            step = self.step
-        computed = step - sequence.offset
+    def leave_decode(self, sequence: Sequence) -> None:
+        """Take a sequence out of the aggregates, and make its own counts exact."""
+        computed = self.step - sequence.offset
         self.needs_block[sequence.offset % self.block_size] -= 1
         self.decode_changes += 1
         self.n_decodes -= 1

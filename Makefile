@@ -29,7 +29,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --benchmark-disable
 
-check-slow: $(VENV)/.installed-dev
+check-slow: $(VENV)/.installed-slow
 	$(BIN)/python -m pytest -n $(WORKERS) --benchmark-disable -m slow
 
 lint: $(VENV)/.installed-dev
@@ -67,6 +67,11 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable '.[dev]'
 	touch $(VENV)/.installed $@
+
+# The kernel tables (110 MB) from which the shipped profiles are made again.
+$(VENV)/.installed-slow: $(VENV)/.installed-dev
+	$(PIP) install --quiet --editable '.[dev,aic]'
+	touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"fleetsim needs Python 3.11 to 3.13, and $(PYTHON) is {v[0]}.{v[1]}; say which: make demo PYTHON=python3.12")'

@@ -466,7 +466,11 @@ class Engine:
     def _do_aborts(self) -> None:
         aborts, self._aborts = self._aborts, []
         for sequence in aborts:
-            self.scheduler.abort(sequence)
+            if sequence.state == OUTSIDE:
+                # Sync: it came in a leap, behind a head of line that could not go.
+                sequence.state = GONE
+            else:
+                self.scheduler.abort(sequence)
 
     def _tell(self, batch: Batch | None, now: float, last_token_s: float) -> None:
         for sequence in self.scheduler.preempted:

@@ -63,6 +63,19 @@ def test_random_workloads(seed: int) -> None:
     same(generate(seed, version(seed), scale=0.6))
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # sync: an abort of a request that came in a leap, behind a blocked head of line
+        20_008,
+        # a decode and the prefill behind it fill equal blocks in one step
+        20_016,
+    ],
+)
+def test_what_fuzzing_once_found(seed: int) -> None:
+    same(generate(seed, version(seed)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(20_000, 20_600, 20))
 def test_many_random_workloads(first: int) -> None:

@@ -23,7 +23,7 @@ from bisect import insort
 from math import inf
 from typing import Protocol
 
-from fleetsim.sim.clock import SCHEDULE, STEP_END, Alarm, Clock, rank
+from fleetsim.sim.clock import SCHEDULE, STEP_END, Clock, rank
 from fleetsim.sim.engine.decode_run import DecodeRun
 from fleetsim.sim.engine.scheduler import Batch, Scheduler
 from fleetsim.sim.engine.sequence import DECODE, GONE, OUTSIDE, Sequence
@@ -127,7 +127,7 @@ class Engine:
         self.events = 0
         self._busy_since_s: float | None = None
         self._most_leap = _NO_LIMIT if leaps else 0
-        self._alarm: Alarm | None = None
+        self._alarm = -1  # the number of the alarm that counts; others are stale
         self._due_s = inf
         # By time of arrival, some of it still to come; of one instant, by request.
         self._arrivals: list[tuple[float, int, Sequence]] = []
@@ -228,8 +228,8 @@ class Engine:
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _on_step_end(self, alarm: Alarm) -> None:
-        if alarm is not self._alarm:
+    def _on_step_end(self, alarm: int) -> None:
+        if alarm != self._alarm:
             return  # a leap was cut after this was set
         self.events += 1
         scheduler = self.scheduler
@@ -275,9 +275,9 @@ class Engine:
         self._due_s = time_s
         self._alarm = self.clock.at(time_s, self._wake_rank, self._wake)
 
-    def _wake(self, alarm: Alarm) -> None:
+    def _wake(self, alarm: int) -> None:
         """Nothing is in flight: schedule with all that is here, or fall idle."""
-        if alarm is not self._alarm:
+        if alarm != self._alarm:
             return
         now = self.clock.now
         self._due_s = inf

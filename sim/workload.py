@@ -56,6 +56,7 @@ class Workload:
     def __iter__(self) -> Iterator[Journey]:
         """Every request once, in order of arrival."""
         trace = self._trace
+        by_length = self._by_length
         for start in range(0, len(trace), _CHUNK):
             stop = min(start + _CHUNK, len(trace))
             part = slice(start, stop)
@@ -98,9 +99,10 @@ class Workload:
                     self.truncated += 1
                 room = context - prompt_tokens
                 asked = max_tokens or self._asked(output_tokens, room)
-                cap = min(asked, room) if room > 0 else asked
-                makes = cap if self._by_length else min(output_tokens, cap)
-                self.cut_outputs += makes < output_tokens
+                cap = room if 0 < room < asked else asked
+                makes = cap if by_length or cap < output_tokens else output_tokens
+                if makes < output_tokens:
+                    self.cut_outputs += 1
                 yield Journey(
                     Request(
                         request_id,
@@ -119,7 +121,7 @@ class Workload:
                     makes == cap,
                     # A stop token can fall on the very last place, but who knows: without one
                     # recorded, an output that reaches its cap ended there.
-                    self._by_length or makes < output_tokens,
+                    by_length or makes < output_tokens,
                 )
 
     def _asked(self, output_tokens: int, room: int) -> int:

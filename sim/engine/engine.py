@@ -405,10 +405,12 @@ class Engine:
 
     def _leap_steps_started(self) -> int:
         """How many of the leap's steps have begun by now."""
-        if not self._leap:
+        leap = self._leap
+        now = self.clock.now
+        if not leap or now < self._end_s:
             return 0
-        ended = self._steps_ended_by(self.clock.now)
-        return ended if ended < self._leap else self._leap
+        started = self._run.steps_by(now) - self._run_done + 1  # type: ignore[union-attr]
+        return started if started < leap else leap
 
     def _indifferent(self) -> bool:
         """Under FCFS, arrivals behind a head of line that cannot go in change nothing."""

@@ -307,7 +307,8 @@ class Engine:
         self._firsts = batch.firsts
         self._leap = 0
         if batch.n_prefills:
-            self._end_run()
+            if self._run is not None:
+                self._end_run()
             end = self._end_s = now + self.step_s(batch)
             self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
             if self._log is not None and batch.n_decodes:
@@ -354,7 +355,8 @@ class Engine:
 
     def _begin_run(self, start_s: float, kv_tokens: int) -> DecodeRun:
         """From now on the decoding sequences do nothing but decode."""
-        self._end_run()
+        if self._run is not None:
+            self._end_run()
         scheduler = self.scheduler
         n = scheduler.n_decodes
         run = self._run = DecodeRun(start_s, n, kv_tokens, self.cost.decode_terms(n))
@@ -363,11 +365,9 @@ class Engine:
 
     def _end_run(self) -> None:
         """All of its steps have ended, and the next one is not of it."""
-        run = self._run
-        if run is not None:
-            if self._log is not None:
-                self._log.add_run(run, self._run_done)
-            self._run = None
+        if self._log is not None and self._run is not None:
+            self._log.add_run(self._run, self._run_done)
+        self._run = None
         self._run_done = 0
 
     def step_s(self, batch: Batch) -> float:

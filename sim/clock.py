@@ -77,7 +77,7 @@ class Clock(simpy.Environment):
         Returns:
             False once there is none left, or `stop` was called.
         """
-        queue: list[tuple[float, int, int, Any]] = self._queue
+        queue: list[tuple[float, int, int, Any]] = self._queue  # type: ignore[assignment]
         for _ in range(most):
             if self.stopped or not queue:
                 return False

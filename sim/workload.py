@@ -73,7 +73,7 @@ class Workload:
             room = context - prompt_tokens
             output_tokens = trace.output_tokens[part].astype(np.int64)
             max_tokens = self._max_tokens(part, output_tokens, room)
-            cap = np.where((0 < room) & (room < max_tokens), room, max_tokens)
+            cap = np.where((room > 0) & (room < max_tokens), room, max_tokens)
             makes = cap if by_length else np.minimum(output_tokens, cap)
             rows = zip(
                 range(start, stop),

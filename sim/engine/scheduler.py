@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 
 from . import running
 from .kv_cache import BlockPool, Holding, Node
-from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
+from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
 from .settings import EngineSettings
 
 _NONE: list[Sequence] = []  # shared by all batches without a prefill; never appended to
@@ -565,4 +565,4 @@ class Scheduler:
 
     def compact(self) -> None:
         """Drop the dead from `running`."""
-        self.running = [s for s in self.running if s.state in (PREFILL, DECODE, LAST_STEP_DONE)]
+        self.running = [s for s in self.running if s.state in RUNNING]

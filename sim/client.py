@@ -52,12 +52,11 @@ class OpenLoop:
         """An open loop does not care."""
 
     def _advance(self) -> None:
-        self._next = next(self._journeys, None)
-        if self._next is None:
+        journey = self._next = next(self._journeys, None)
+        if journey is None:
             self.exhausted = True
         else:
-            due_s = self._next.request.arrival_s + self._delay_s
-            self._clock.at(due_s, _ARRIVAL, self._arrive)
+            self._clock.at(journey.client_sent_s + self._delay_s, _ARRIVAL, self._arrive)
 
     def _arrive(self, _alarm: Any) -> None:
         journey = self._next

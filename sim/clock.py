@@ -35,60 +35,71 @@ def rank(order: int, component: int) -> int:
     return order * _COMPONENTS + component
 
 
-class Alarm:
-    """A callback at a time; the least that SimPy's loop asks of an event."""
-
-    __slots__ = ("callbacks",)
-
-    _ok = True
-
-    def __init__(self, callback: Callable[[Any], None]) -> None:
-        self.callbacks: list[Callable[[Any], None]] | None = [callback]
-
-
 class Clock(simpy.Environment):
     """SimPy environment with absolute, totally ordered alarms.
 
-    Ordinary SimPy processes work in it too; their events come before the alarms of the same
-    instant, in SimPy's own order.
+    An alarm is a callback in SimPy's queue, at a place where SimPy has an event. Ordinary SimPy
+    processes work too; their events come before the alarms of the same instant, in SimPy's own
+    order, since SimPy's priorities are lower than any rank.
+
+    Attributes:
+        now: simulated time in seconds.
+        stopped: whether `stop` was called.
     """
 
+    # SimPy keeps the time as `_now` and shows it as a property. Here it is the other way round:
+    # everybody asks for it all the time.
+    now: float = 0.0
     stopped = False
+
+    @property
+    def _now(self) -> float:
+        return self.now
+
+    @_now.setter
+    def _now(self, time_s: float) -> None:
+        self.now = time_s
 
     def stop(self) -> None:
         """No further event is run."""
         self.stopped = True
 
+    def step(self) -> None:
+        """Run the next event, as SimPy's loop asks for it."""
+        if self._queue and self._queue[0][1] >= _COMPONENTS:
+            self.run_events(1)
+        else:
+            super().step()
+
     def run_events(self, most: int) -> bool:
-        """Run up to `most` events: what SimPy's `step` does, without a call per event.
+        """Run up to `most` events, without a call per event where they are alarms.
 
         Returns:
             False once there is none left, or `stop` was called.
         """
-        queue = self._queue
+        queue: list[tuple[float, int, int, Any]] = self._queue  # type: ignore[assignment]
         for _ in range(most):
             if self.stopped or not queue:
                 return False
-            self._now, _, _, event = heappop(queue)
-            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
-            for callback in callbacks:
-                callback(event)
-            if not event._ok and not hasattr(event, "_defused"):
-                raise event._value
+            if queue[0][1] < _COMPONENTS:
+                super().step()
+                continue
+            self.now, _, number, callback = heappop(queue)
+            callback(number)
         return True
 
-    def at(self, time_s: float, rank: int, callback: Callable[[Any], None]) -> Alarm:
+    def at(self, time_s: float, rank: int, callback: Callable[[int], None]) -> int:
         """Call `callback` at `time_s` (not before now), after everything of a lower rank.
 
         Args:
             time_s: absolute simulated time in seconds.
             rank: from `rank`.
-            callback: called with the alarm.
+            callback: called with the alarm's number.
 
         Returns:
-            The alarm, for a caller who wants to tell a stale one from the one it last set:
-            that is cheaper than taking an event out of the queue.
+            The alarm's number, for a caller who wants to tell a stale one from the one it last
+            set: that is cheaper than taking an alarm out of the queue.
         """
-        alarm = Alarm(callback)
-        heappush(self._queue, (time_s, rank, next(self._eid), alarm))  # type: ignore[misc]
-        return alarm
+        number = next(self._eid)
+        heappush(self._queue, (time_s, rank, number, callback))  # type: ignore[misc]
+        return number

@@ -80,6 +80,7 @@ class Pool:
         self.admission = admission
         self.draws = draws
         self.replicas: list[Replica] = []
+        self._ready: list[Replica] = []
         self.view = PoolView(clock, name, model, prefill_tokens_per_s(settings, cost))
         self.itl = LogHistogram()
         self.requests = 0
@@ -128,6 +129,7 @@ class Pool:
         """From now on the router may send requests to it."""
         replica.state = READY
         replica.ready_s = self.clock.now
+        self._ready.append(replica)
         self.view.replicas.append(replica.view)
 
     def replica_of(self, journey: Journey) -> Replica:
@@ -138,8 +140,7 @@ class Pool:
         """Send a journey to the replica at `target` among the ready ones."""
         self._count(1)
         journey.pool = self.name
-        view = self.view.replicas[target]
-        self.replicas[view.replica - self.replicas[0].number].dispatch(journey)
+        self._ready[target].dispatch(journey)
 
     def cancel(self, journey: Journey) -> None:
         """The client gave up on a journey that is here."""

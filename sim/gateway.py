@@ -50,7 +50,17 @@ class Gateway:
         refuse: ends a journey with a reason.
     """
 
-    __slots__ = ("_clock", "_folder", "_forward", "_free_s", "_refuse", "_settings", "meters")
+    __slots__ = (
+        "_cap",
+        "_clock",
+        "_folder",
+        "_forward",
+        "_free_s",
+        "_refuse",
+        "_service_s",
+        "_settings",
+        "meters",
+    )
 
     def __init__(
         self,
@@ -62,6 +72,8 @@ class Gateway:
     ) -> None:
         self._clock = clock
         self._settings = settings
+        self._service_s = settings.service_s
+        self._cap = settings.max_tokens_cap
         self._folder = folder
         self._forward = forward
         self._refuse = refuse
@@ -73,11 +85,10 @@ class Gateway:
         """A request reaches the gateway now."""
         now = self._clock.now
         journey.arrived_s = now
-        service_s = self._settings.service_s
-        if service_s <= 0.0:
+        if self._service_s <= 0.0:
             self._serve(journey)
             return
-        done_s = max(now, self._free_s[0]) + service_s
+        done_s = max(now, self._free_s[0]) + self._service_s
         heapreplace(self._free_s, done_s)
         self._clock.at(
             done_s, rank(ARRIVAL, journey.request.request_id + 1), partial(self._served, journey)
@@ -93,7 +104,7 @@ class Gateway:
         if meter is None:
             meter = self.meters[request.tenant] = self._new_meter(request.tenant)
         meter.requests += 1
-        cap = self._settings.max_tokens_cap
+        cap = self._cap
         if cap is not None and request.max_tokens > cap:
             meter.rejected += 1
             self._refuse(journey, "max_tokens_cap")

@@ -186,10 +186,10 @@ class Simulation:
             self._close(journey, CANCELLED, "timeout", patience.deadline_s(journey))
             return
         journey.finish_reason = "length" if journey.stops_at_length else "stop"
-        self._close(journey, COMPLETED, "", ended_s)
+        self.gateway.ended(journey)
+        self._end(journey, COMPLETED, "", ended_s)
 
     def _close(self, journey: Journey, outcome: str, reason: str, ended_s: float) -> None:
-        journey.outcome = outcome
         self.gateway.ended(journey)
         self._end(journey, outcome, reason, ended_s)
 

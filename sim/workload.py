@@ -6,11 +6,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from fleetsim.sim.request import Journey, Request
 from fleetsim.sim.scenario import Scenario
 from fleetsim.traces import PrefixSegments, Trace
 
 _CHUNK = 8192
+
+Ints = npt.NDArray[np.int64]
 
 
 class Workload:
@@ -42,7 +47,6 @@ class Workload:
         self._truncates = scenario.workload.over_length == "truncate"
         self._cap = scenario.gateway.max_tokens_cap
         self._context_tokens = context_tokens
-        self._contexts: dict[str, int] = {}
         self.truncated = 0
         self.cut_outputs = 0
 
@@ -56,79 +60,71 @@ class Workload:
     def __iter__(self) -> Iterator[Journey]:
         """Every request once, in order of arrival."""
         trace = self._trace
+        by_length = self._by_length
         for start in range(0, len(trace), _CHUNK):
             stop = min(start + _CHUNK, len(trace))
             part = slice(start, stop)
             n = stop - start
+            models = _labels(trace.model, part, n, "")
+            context = self._contexts_of(models)
+            prompt_tokens = trace.prompt_tokens[part].astype(np.int64)
+            too_long = (prompt_tokens >= context) & (context > 0) & self._truncates
+            prompt_tokens[too_long] = context[too_long] - 1
+            room = context - prompt_tokens
+            output_tokens = trace.output_tokens[part].astype(np.int64)
+            max_tokens = self._max_tokens(part, output_tokens, room)
+            cap = np.where((room > 0) & (room < max_tokens), room, max_tokens)
+            makes = cap if by_length else np.minimum(output_tokens, cap)
             rows = zip(
                 range(start, stop),
                 trace.arrival_s[part].tolist(),
-                trace.prompt_tokens[part].tolist(),
-                trace.output_tokens[part].tolist(),
-                _plain(trace.max_tokens, part, n, 0),
+                prompt_tokens.tolist(),
+                max_tokens.tolist(),
                 _labels(trace.tenant, part, n, ""),
-                _labels(trace.model, part, n, ""),
+                models,
                 _labels(trace.session, part, n, None),
-                _plain(trace.priority, part, n, 0),
+                [0] * n if trace.priority is None else trace.priority[part].tolist(),
                 _labels(trace.slo_class, part, n, None),
                 self._prefixes(start, stop),
                 trace.source_row[part].tolist(),
                 strict=True,
             )
-            for (
-                request_id,
-                arrival_s,
-                prompt_tokens,
-                output_tokens,
-                max_tokens,
-                tenant,
-                model,
-                session,
-                priority,
-                slo_class,
-                prefix,
-                source_row,
-            ) in rows:
-                context = self._contexts.get(model)
-                if context is None:
-                    context = self._contexts[model] = self._context_tokens(model)
-                if prompt_tokens >= context > 0 and self._truncates:
-                    prompt_tokens = context - 1
-                    prefix = self._cut_prefix(prefix, prompt_tokens)
+            outputs = zip(
+                makes.tolist(),
+                (makes == cap).tolist(),
+                (makes < output_tokens).tolist(),
+                too_long.tolist(),
+                strict=True,
+            )
+            for row, (made, capped, cut, truncated) in zip(rows, outputs, strict=True):
+                request = Request(*row)
+                if truncated:
+                    request.prefix = self._cut_prefix(request.prefix, request.prompt_tokens)
                     self.truncated += 1
-                room = context - prompt_tokens
-                asked = max_tokens or self._asked(output_tokens, room)
-                cap = min(asked, room) if room > 0 else asked
-                makes = cap if self._by_length else min(output_tokens, cap)
-                self.cut_outputs += makes < output_tokens
-                yield Journey(
-                    Request(
-                        request_id,
-                        arrival_s,
-                        prompt_tokens,
-                        asked,
-                        tenant,
-                        model,
-                        session,
-                        priority,
-                        slo_class,
-                        prefix,
-                        source_row,
-                    ),
-                    makes,
-                    makes == cap,
-                    # A stop token can fall on the very last place, but who knows: without one
-                    # recorded, an output that reaches its cap ended there.
-                    self._by_length or makes < output_tokens,
-                )
+                if cut:
+                    self.cut_outputs += 1
+                # A stop token can fall on the very last place, but who knows: without one
+                # recorded, an output that reaches its cap ended there.
+                yield Journey(request, made, capped, by_length or cut)
 
-    def _asked(self, output_tokens: int, room: int) -> int:
-        """max_tokens of a request that states none."""
+    def _contexts_of(self, models: list[str]) -> Ints:
+        """Context length of each request's pool."""
+        contexts = {model: self._context_tokens(model) for model in dict.fromkeys(models)}
+        return np.array([contexts[model] for model in models], np.int64)
+
+    def _max_tokens(self, part: slice, output_tokens: Ints, room: Ints) -> Ints:
+        """max_tokens of each request: as recorded, or by the rule where it states none."""
         rule = self._rule
         if rule == "output":
-            return output_tokens
-        asked = max(room, 1) if rule == "context" else rule
-        return asked if self._cap is None else min(asked, self._cap)
+            asked = output_tokens
+        else:
+            asked = np.maximum(room, 1) if rule == "context" else np.full_like(room, rule)
+            if self._cap is not None:
+                asked = np.minimum(asked, self._cap)
+        stated = self._trace.max_tokens
+        if stated is None:
+            return asked
+        return np.where(stated[part] > 0, stated[part], asked)
 
     def _prefixes(self, start: int, stop: int) -> list[tuple[int, ...]]:
         segments = self._segments
@@ -142,10 +138,6 @@ class Workload:
     def _cut_prefix(self, prefix: tuple[int, ...], prompt_tokens: int) -> tuple[int, ...]:
         ends = self._segment_ends
         return tuple(segment for segment in prefix if ends[segment] <= prompt_tokens)
-
-
-def _plain(column: Any, part: slice, n: int, missing: Any) -> list[Any]:
-    return [missing] * n if column is None else column[part].tolist()
 
 
 def _labels(column: Any, part: slice, n: int, missing: Any) -> list[Any]:

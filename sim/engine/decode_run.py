@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from math import ceil, inf, sqrt
 
+# Times are good to 1e-11 s in a day, and a step takes 1e-5 s at least: to 1e-6 steps.
+_CLOSE = 1e-3
+
 
 class DecodeRun:
     """A run of decode-only steps that begins at `start_s`.
@@ -64,15 +67,19 @@ class DecodeRun:
         """How many steps have ended at `time_s` or before."""
         elapsed_s = time_s - self._grown_s
         if elapsed_s < 0.0:
-            steps = int((time_s - self.start_s) / self.flat_s)
+            steps = (time_s - self.start_s) / self.flat_s
         else:
             # The root of k * base + slope * k * (k - 1) / 2 = elapsed, in the form that does not
-            # cancel when the slope is small; then put right what rounding may have moved.
+            # cancel when the slope is small.
             half = self.base_s - 0.5 * self.slope_s
             root = 2.0 * elapsed_s / (half + sqrt(half * half + 2.0 * self.slope_s * elapsed_s))
-            steps = int(self.n_flat + root)
-        while self.end_s(steps + 1) <= time_s:
-            steps += 1
-        while steps > 0 and self.end_s(steps) > time_s:
-            steps -= 1
-        return steps
+            steps = self.n_flat + root
+        whole = int(steps)
+        if _CLOSE < steps - whole < 1.0 - _CLOSE:
+            return whole
+        # So near a whole number, rounding may have moved it across.
+        while self.end_s(whole + 1) <= time_s:
+            whole += 1
+        while whole > 0 and self.end_s(whole) > time_s:
+            whole -= 1
+        return whole

@@ -23,7 +23,7 @@ from bisect import insort
 from math import inf
 from typing import Protocol
 
-from fleetsim.sim.clock import SCHEDULE, STEP_END, Alarm, Clock, rank
+from fleetsim.sim.clock import SCHEDULE, STEP_END, Clock, rank
 from fleetsim.sim.engine.decode_run import DecodeRun
 from fleetsim.sim.engine.scheduler import Batch, Scheduler
 from fleetsim.sim.engine.sequence import DECODE, GONE, OUTSIDE, Sequence
@@ -70,7 +70,7 @@ class Engine:
         leaps: many steps in one event where that is exact; off only to test that it is.
 
     Attributes:
-        steps, scheduled_tokens: done so far.
+        scheduled_tokens: in the steps that have begun, once closed.
         busy_s: time with a step in flight, up to when it last fell idle.
     """
 
@@ -85,7 +85,6 @@ class Engine:
         "_in_flight",
         "_leap",
         "_log",
-        "_log_first",
         "_most_leap",
         "_run",
         "_run_changes",
@@ -101,7 +100,6 @@ class Engine:
         "listener",
         "scheduled_tokens",
         "scheduler",
-        "steps",
     )
 
     def __init__(
@@ -121,19 +119,18 @@ class Engine:
         self.listener = listener
         self.scheduler = Scheduler(settings)
         self.lag = settings.async_scheduling
-        self.steps = 0
         self.scheduled_tokens = 0
         self.busy_s = 0.0
         self.events = 0
         self._busy_since_s: float | None = None
         self._most_leap = _NO_LIMIT if leaps else 0
-        self._alarm: Alarm | None = None
+        self._alarm = -1  # the number of the alarm that counts; others are stale
         self._due_s = inf
         # By time of arrival, some of it still to come; of one instant, by request.
         self._arrivals: list[tuple[float, int, Sequence]] = []
         self._aborts: list[Sequence] = []
         # In flight: the step that runs, from start to end, and behind it `_leap` steps that are
-        # sure to follow. Those are steps `_run_done`, `_run_done` + 1, ... of the run.
+        # sure to follow. The latter are steps `_run_done`, `_run_done` + 1, ... of the run.
         self._in_flight = False
         self._start_s = 0.0
         self._end_s = 0.0
@@ -142,9 +139,8 @@ class Engine:
         self._run: DecodeRun | None = None
         self._run_changes = -1
         self._run_done = 0
-        # Steps of the run from `_log_first` on are not in the log yet.
+        # Of the decode steps it has, the log takes a whole run at its end.
         self._log = log
-        self._log_first = 0
 
     # -- from outside ----------------------------------------------------------------------
 
@@ -178,6 +174,11 @@ class Engine:
                 self._cut(self._steps_ended_before(now))
             elif self._due_s > now:
                 self._wake_at(now)
+
+    @property
+    def steps(self) -> int:
+        """Steps that have begun."""
+        return self.scheduler.step + self._leap_steps_started()
 
     def num_requests_waiting(self) -> int:
         """vLLM's gauge, those included that the scheduler has not looked at yet."""
@@ -214,12 +215,10 @@ class Engine:
         """The simulation ends here: account for the steps that have begun by now."""
         if self._in_flight:
             ended = self._steps_ended_by(self.clock.now)
-            begun = min(ended, self._leap)
-            self.steps += 1 + begun
-            self.scheduled_tokens += begun * self.scheduler.n_decodes
-            if self._log is not None and self._run is not None and ended:
-                done = self._run_done + ended - 1
-                self._log.add_run(self._run, self._log_first, done - self._log_first)
+            self.scheduled_tokens += min(ended, self._leap) * self.scheduler.n_decodes
+            if self._run is not None:
+                self._run_done += ended - 1
+                self._end_run()
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
             self._busy_since_s = None
@@ -228,28 +227,23 @@ class Engine:
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _on_step_end(self, alarm: Alarm) -> None:
-        if alarm is not self._alarm:
+    def _on_step_end(self, alarm: int) -> None:
+        if alarm != self._alarm:
             return  # a leap was cut after this was set
         self.events += 1
         scheduler = self.scheduler
         listener = self.listener
-        leap = self._leap
         now = self.clock.now
-        if leap:
-            scheduler.leap(leap)
-            self._account(leap)
-            # The last of them started when the one before it ended.
-            self._start_s = self._run.end_s(self._run_done - 1)  # type: ignore[union-attr]
-        else:
-            self._account(0)
+        if self._leap:
+            scheduler.leap(self._leap)
+            self._account(self._leap)
         batch = None
         if self.lag:
             if self._arrivals:
-                self._take_arrivals(self._start_s)
+                self._take_arrivals(self._last_start_s())
             batch = scheduler.schedule()
             if scheduler.preempted or (batch is not None and batch.admitted):
-                self._tell(batch, self._start_s, now)
+                self._tell(batch, self._last_start_s(), now)
         if self._aborts:
             self._do_aborts()
         if self._firsts:
@@ -275,9 +269,9 @@ class Engine:
         self._due_s = time_s
         self._alarm = self.clock.at(time_s, self._wake_rank, self._wake)
 
-    def _wake(self, alarm: Alarm) -> None:
+    def _wake(self, alarm: int) -> None:
         """Nothing is in flight: schedule with all that is here, or fall idle."""
-        if alarm is not self._alarm:
+        if alarm != self._alarm:
             return
         now = self.clock.now
         self._due_s = inf
@@ -295,7 +289,7 @@ class Engine:
                 batch = scheduler.schedule()
                 self._tell(batch, now, now)
         if batch is None:
-            self._run = None
+            self._end_run()
             if self._busy_since_s is not None:
                 self.busy_s += now - self._busy_since_s
                 self._busy_since_s = None
@@ -313,7 +307,8 @@ class Engine:
         self._firsts = batch.firsts
         self._leap = 0
         if batch.n_prefills:
-            self._run = None
+            if self._run is not None:
+                self._end_run()
             end = self._end_s = now + self.step_s(batch)
             self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
             if self._log is not None and batch.n_decodes:
@@ -331,12 +326,11 @@ class Engine:
             run = self._run
             if run is None or scheduler.decode_changes != self._run_changes:
                 run = self._begin_run(now, batch.kv_tokens)
-            self._log_first = self._run_done
-            self._run_done += 1
-            end = self._end_s = run.end_s(self._run_done)
+            done = self._run_done = self._run_done + 1
+            end = self._end_s = run.end_s(done)
         else:
             # Async: one of them has run on past its stop token; the steps that follow differ.
-            self._run = None
+            self._end_run()
             end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
             if self._log is not None:
                 self._log.add_step(end - now, n)
@@ -352,7 +346,6 @@ class Engine:
             return end
         if self._run is None:
             self._begin_run(end, scheduler.context_tokens)
-            self._log_first = 0
         self._leap = leap
         if watch:
             seen = self._seen_after(arrivals[0][0])
@@ -362,11 +355,20 @@ class Engine:
 
     def _begin_run(self, start_s: float, kv_tokens: int) -> DecodeRun:
         """From now on the decoding sequences do nothing but decode."""
-        n = self.scheduler.n_decodes
+        if self._run is not None:
+            self._end_run()
+        scheduler = self.scheduler
+        n = scheduler.n_decodes
         run = self._run = DecodeRun(start_s, n, kv_tokens, self.cost.decode_terms(n))
-        self._run_changes = self.scheduler.decode_changes
-        self._run_done = 0
+        self._run_changes = scheduler.decode_changes
         return run
+
+    def _end_run(self) -> None:
+        """All of its steps have ended, and the next one is not of it."""
+        if self._log is not None and self._run is not None:
+            self._log.add_run(self._run, self._run_done)
+        self._run = None
+        self._run_done = 0
 
     def step_s(self, batch: Batch) -> float:
         """Seconds of a step with a prefill in it."""
@@ -403,10 +405,12 @@ class Engine:
 
     def _leap_steps_started(self) -> int:
         """How many of the leap's steps have begun by now."""
-        if not self._leap:
+        leap = self._leap
+        now = self.clock.now
+        if not leap or now < self._end_s:
             return 0
-        ended = self._steps_ended_by(self.clock.now)
-        return ended if ended < self._leap else self._leap
+        started = self._run.steps_by(now) - self._run_done + 1  # type: ignore[union-attr]
+        return started if started < leap else leap
 
     def _indifferent(self) -> bool:
         """Under FCFS, arrivals behind a head of line that cannot go in change nothing."""
@@ -439,17 +443,15 @@ class Engine:
             self._alarm = self.clock.at(self._end_of(last), self._step_rank, self._on_step_end)
 
     def _account(self, leap: int) -> None:
-        """Count the step in flight, and the leap behind it: they have ended."""
-        self.steps += 1 + leap
-        if leap:
-            self.scheduled_tokens += leap * self.scheduler.n_decodes
-            self._run_done += leap
-        run = self._run
-        if run is not None and self._log is not None:
-            first = self._log_first
-            if self._run_done > first:
-                self._log.add_run(run, first, self._run_done - first)
-                self._log_first = self._run_done
+        """Count the leap behind the step in flight: all of them have ended."""
+        self.scheduled_tokens += leap * self.scheduler.n_decodes
+        self._run_done += leap
+
+    def _last_start_s(self) -> float:
+        """When the last of the steps in flight started, the leap having been accounted for."""
+        if not self._leap:
+            return self._start_s
+        return self._run.end_s(self._run_done - 1)  # type: ignore[union-attr]
 
     def _take_arrivals(self, until_s: float) -> None:
         arrivals = self._arrivals

@@ -88,7 +88,6 @@ class BlockPool:
         "_tail",
         "changes",
         "enable_caching",
-        "evicted_blocks",
         "n_blank",
         "n_free_hashed",
         "nodes",
@@ -101,7 +100,6 @@ class BlockPool:
         self.n_blank = self.usable_blocks
         self.n_free_hashed = 0
         self.nodes: dict[int, Node] = {}
-        self.evicted_blocks = 0
         # (segment id, blocks of it now cached), in order: what vLLM's KV events tell. Kept only
         # when somebody listens.
         self.changes: list[tuple[int, int]] | None = None
@@ -123,7 +121,6 @@ class BlockPool:
         n -= self.n_blank
         self.n_blank = 0
         self.n_free_hashed -= n
-        self.evicted_blocks += n
         while n:
             run = self._head
             assert run is not None
@@ -224,7 +221,11 @@ class BlockPool:
 
         Nobody will ask for them, but in the queue they stand where vLLM has them.
         """
-        self._append(Run(_UNFINDABLE, 0, n, 0))
+        last = self._tail
+        if last is not None and last.node is _UNFINDABLE:
+            last.hi += n
+        else:
+            self._append(Run(_UNFINDABLE, 0, n, 0))
         self.n_free_hashed += n
 
     # -- inside ----------------------------------------------------------------------------

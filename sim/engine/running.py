@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .sequence import DECODE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
+from .sequence import DECODE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
 
 if TYPE_CHECKING:
     from .scheduler import Batch, Scheduler
@@ -62,7 +62,7 @@ def pop_last(scheduler: Scheduler) -> Sequence:
     """Take the last live sequence off the running list."""
     while True:
         sequence = scheduler.running.pop()
-        if sequence.state in (PREFILL, DECODE, LAST_STEP_DONE):
+        if sequence.state in RUNNING:
             return sequence
 
 

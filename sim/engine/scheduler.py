@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 
 from . import running
 from .kv_cache import BlockPool, Holding, Node
-from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, WAITING, Sequence
+from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
 from .settings import EngineSettings
 
 _NONE: list[Sequence] = []  # shared by all batches without a prefill; never appended to
@@ -159,15 +159,11 @@ class Scheduler:
             self.waiting.appendleft(sequence)  # type: ignore[union-attr]
         self.n_waiting += 1
 
-    def head(self) -> Sequence | None:
-        """The first live waiting request."""
-        waiting = self.waiting
-        while waiting:
-            sequence = waiting[0]
-            if sequence.state == WAITING:
-                return sequence
+    def head(self) -> Sequence:
+        """The first live waiting request; there is one."""
+        while self.waiting[0].state != WAITING:
             self._pop_head()
-        return None
+        return self.waiting[0]
 
     def _pop_head(self) -> None:
         if self.by_priority:
@@ -433,10 +429,9 @@ class Scheduler:
         threshold = settings.long_prefill_token_threshold
         if threshold and self.n_running + self.n_waiting <= 1:
             threshold = 0
-        while budget > 0 and self.n_running < settings.max_num_seqs:
+        max_num_seqs = settings.max_num_seqs
+        while budget > 0 and self.n_waiting and self.n_running < max_num_seqs:
             sequence = self.head()
-            if sequence is None:
-                return
             target = sequence.prompt_tokens + sequence.generated
             pieces: list[Holding] = []
             hits = idle_hits = 0
@@ -460,7 +455,8 @@ class Scheduler:
             end = -(-(computed + chunk) // size)
             if (-(-target // size) if settings.scheduler_reserve_full_isl else end) + taken > free:
                 break
-            pool.touch(pieces)
+            if pieces:
+                pool.touch(pieces)
             pool.take(end - hits)
             self._pop_head()
             self.n_waiting -= 1
@@ -571,4 +567,4 @@ class Scheduler:
 
     def compact(self) -> None:
         """Drop the dead from `running`."""
-        self.running = [s for s in self.running if s.state in (PREFILL, DECODE, LAST_STEP_DONE)]
+        self.running = [s for s in self.running if s.state in RUNNING]

@@ -13,6 +13,8 @@ DECODE = 2  # running, one token a step
 LAST_STEP_DONE = 3  # running, async scheduling knows that its last token is under way
 GONE = 4  # finished or aborted
 
+RUNNING = (PREFILL, DECODE, LAST_STEP_DONE)
+
 
 class Sequence:
     """One attempt of a request on one replica.

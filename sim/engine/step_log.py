@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -12,51 +13,49 @@ from fleetsim.sim.engine.decode_run import DecodeRun
 Sink = Callable[[npt.NDArray[np.float64], npt.NDArray[np.int64]], None]
 """Takes the duration and the number of decodes of many steps."""
 
-_FLUSH_ENTRIES = 4096
+_ENTRY = np.dtype([("base_s", "f8"), ("slope_s", "f8"), ("steps", "i8"), ("n_decodes", "i8")])
+_pack = Struct("=ddqq").pack
+_FLUSH_BYTES = 4096 * _ENTRY.itemsize
 
 
 class StepLog:
-    """Keeps steps as (base, slope, first index, steps, decodes) until they are worth a flush.
+    """Keeps steps as packed entries until they are worth a flush.
 
-    A step's duration is base + slope * index, whichever entry it stands in, so that it does not
-    matter where a leap was cut.
+    Step k of an entry, from 0, takes base_s + slope_s * k seconds.
     """
 
     __slots__ = ("_entries", "_sink")
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._entries: list[tuple[float, float, int, int, int]] = []
+        self._entries = bytearray()
 
     def add_step(self, duration_s: float, n_decodes: int) -> None:
-        """A step with a prefill in it."""
-        self._entries.append((duration_s, 0.0, 0, 1, n_decodes))
-        if len(self._entries) >= _FLUSH_ENTRIES:
+        """A step by itself, with a decode in it."""
+        self._entries += _pack(duration_s, 0.0, 1, n_decodes)
+        if len(self._entries) >= _FLUSH_BYTES:
             self.flush()
 
-    def add_run(self, run: DecodeRun, first: int, steps: int) -> None:
-        """Steps first, first + 1, ... of a run."""
-        flat = run.n_flat - first
-        if flat > 0:
-            if flat > steps:
-                flat = steps
-            flat = int(flat)
-            self._entries.append((run.flat_s, 0.0, 0, flat, run.n_decodes))
-            first, steps = first + flat, steps - flat
+    def add_run(self, run: DecodeRun, steps: int) -> None:
+        """The first steps of a run."""
+        n_flat = run.n_flat
+        if n_flat:
+            flat = steps if steps < n_flat else int(n_flat)
+            self._entries += _pack(run.flat_s, 0.0, flat, run.n_decodes)
+            steps -= flat
         if steps:
-            index = first - int(run.n_flat)
-            self._entries.append((run.base_s, run.slope_s, index, steps, run.n_decodes))
-        if len(self._entries) >= _FLUSH_ENTRIES:
+            self._entries += _pack(run.base_s, run.slope_s, steps, run.n_decodes)
+        if len(self._entries) >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all steps in which anything decoded to the sink."""
-        entries = [entry for entry in self._entries if entry[4]]
-        self._entries = []
-        if not entries:
+        """Hand all steps to the sink."""
+        if not self._entries:
             return
-        base_s, slope_s, first, steps, n_decodes = (np.array(c) for c in zip(*entries, strict=True))
-        starts = np.cumsum(steps) - steps
-        index = np.arange(steps.sum()) + np.repeat(first - starts, steps)
-        durations_s = np.repeat(base_s, steps) + np.repeat(slope_s, steps) * index
-        self._sink(durations_s, np.repeat(n_decodes, steps))
+        entries = np.frombuffer(self._entries, _ENTRY)
+        self._entries = bytearray()
+        steps = entries["steps"]
+        index = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
+        durations_s = np.repeat(entries["base_s"], steps)
+        durations_s += np.repeat(entries["slope_s"], steps) * index
+        self._sink(durations_s, np.repeat(entries["n_decodes"], steps))

@@ -132,8 +132,9 @@ class LogHistogram:
     def _settle(self) -> None:
         if not self._values:
             return
-        values = np.array(self._values)
-        weights = np.array(self._weights)
+        values = np.frombuffer(self._values)
+        # Named int64: by itself numpy takes a "q" for its long long, and converts one by one.
+        weights = np.frombuffer(self._weights, np.int64)
         self._values, self._weights = array("d"), array("q")
         self._tally(values, weights)
 

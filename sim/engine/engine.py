@@ -215,7 +215,10 @@ class Engine:
         """The simulation ends here: account for the steps that have begun by now."""
         if self._in_flight:
             ended = self._steps_ended_by(self.clock.now)
-            self.scheduled_tokens += min(ended, self._leap) * self.scheduler.n_decodes
+            begun = min(ended, self._leap)
+            self.scheduled_tokens += begun * self.scheduler.n_decodes
+            self.scheduler.leap(begun)
+            self._leap = 0
             if self._run is not None:
                 self._run_done += ended - 1
                 self._end_run()

@@ -40,7 +40,7 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-__all__ = ["run", "vllm_version"]
+__all__ = ["bare_scheduler", "request", "run", "vllm_version"]
 
 _MAX_EMPTY_STEPS = 1000
 
@@ -149,7 +149,8 @@ class _Core(EngineCore):  # type: ignore[misc]
         engine = workload["engine"]
         self.notes = _SimulatedNotes(workload)
         self.vllm_config = vllm_config(engine)
-        self.scheduler = _scheduler(self.vllm_config, engine)
+        kind = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
+        self.scheduler = _scheduler(kind, self.vllm_config, engine)
         self.scheduler.notes = self.notes
         self.log_stats = False
         self.is_mm_encoder_only = False
@@ -180,9 +181,15 @@ class _NoStructuredOutput:
         return None
 
 
-def _scheduler(config: Any, engine: EngineSettings) -> Any:
-    scheduler = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
-    return scheduler(
+def bare_scheduler(engine: EngineSettings) -> Any:
+    """vLLM's scheduler as it is, for whoever drives it without the engine core."""
+    init_none_hash(sha256)
+    scheduler = AsyncScheduler if engine["async_scheduling"] else Scheduler
+    return _scheduler(scheduler, vllm_config(engine), engine)
+
+
+def _scheduler(kind: type, config: Any, engine: EngineSettings) -> Any:
+    return kind(
         vllm_config=config,
         kv_cache_config=kv_cache_config(engine),
         structured_output_manager=_NoStructuredOutput(),
@@ -192,7 +199,8 @@ def _scheduler(config: Any, engine: EngineSettings) -> Any:
     )
 
 
-def _request(workload: Workload, index: int) -> Request:
+def request(workload: Workload, index: int) -> Request:
+    """The request at `index` of the list as vLLM's core gets it."""
     spec = workload["requests"][index]
     stop_token_ids = []
     if spec["stop"] == "eos":
@@ -225,7 +233,7 @@ def run(workload: Workload) -> Recording:
         while inbox and inbox[0][0] <= core.notes.now_s:
             _, kind, index = inbox.popleft()
             if kind == 0:
-                core.add_request(_request(workload, index))
+                core.add_request(request(workload, index))
             else:
                 core.abort_requests([workload["requests"][index]["id"]])
         if core.has_work():

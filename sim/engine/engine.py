@@ -220,7 +220,8 @@ class Engine:
             self.scheduler.leap(begun)
             self._leap = 0
             if self._run is not None:
-                self._run_done += ended - 1
+                # The running step may not be of the run, but of a batch of its own before it.
+                self._run_done = max(self._run_done + ended - 1, 0)
                 self._end_run()
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s

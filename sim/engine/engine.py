@@ -128,7 +128,7 @@ class Engine:
         self._due_s = inf
         # By time of arrival, some of it still to come; of one instant, by request.
         self._arrivals: list[tuple[float, int, Sequence]] = []
-        self._aborts: list[Sequence] = []
+        self._aborts: list[tuple[float, Sequence]] = []
         # In flight: the step that runs, from start to end, and behind it `_leap` steps that are
         # sure to follow. The latter are steps `_run_done`, `_run_done` + 1, ... of the run.
         self._in_flight = False
@@ -167,9 +167,9 @@ class Engine:
             if self.lag and self._in_flight and self._start_s == now:
                 # Between an update and the schedule that follows it: this one is in time for it.
                 self._cut(0)
-                self.scheduler.abort(sequence)
+                self._abort_now(sequence)
                 return
-            self._aborts.append(sequence)
+            self._aborts.append((now, sequence))
             if self._in_flight:
                 self._cut(self._steps_ended_before(now))
             elif self._due_s > now:
@@ -183,7 +183,9 @@ class Engine:
     def num_requests_waiting(self) -> int:
         """vLLM's gauge, those included that the scheduler has not looked at yet."""
         now = self.clock.now
-        return self.scheduler.n_waiting + sum(t <= now for t, _, _ in self._arrivals)
+        return self.scheduler.n_waiting + sum(
+            t <= now and sequence.state == OUTSIDE for t, _, sequence in self._arrivals
+        )
 
     def num_requests_running(self) -> int:
         """vLLM's gauge."""
@@ -261,7 +263,8 @@ class Engine:
             if scheduler.preempted or (batch is not None and batch.admitted):
                 self._tell(batch, self._last_start_s(), now)
         if self._aborts:
-            self._do_aborts()
+            # Sync: one at this very instant waits for the schedule, as if no leap had been cut.
+            self._do_aborts(inf if self.lag else now)
         if self._firsts:
             for sequence in self._firsts:
                 if sequence.state != GONE:
@@ -294,7 +297,7 @@ class Engine:
         if self._arrivals:
             self._take_arrivals(now)
         if self._aborts:
-            self._do_aborts()
+            self._do_aborts(inf)
         scheduler = self.scheduler
         batch = None
         if scheduler.n_waiting or scheduler.n_running:
@@ -481,14 +484,19 @@ class Engine:
         if taken:
             del arrivals[:taken]
 
-    def _do_aborts(self) -> None:
-        aborts, self._aborts = self._aborts, []
-        for sequence in aborts:
-            if sequence.state == OUTSIDE:
-                # Sync: it came in a leap, behind a head of line that could not go.
-                sequence.state = GONE
-            else:
-                self.scheduler.abort(sequence)
+    def _do_aborts(self, before_s: float) -> None:
+        aborts = self._aborts
+        self._aborts = [(time_s, sequence) for time_s, sequence in aborts if time_s >= before_s]
+        for time_s, sequence in aborts:
+            if time_s < before_s:
+                self._abort_now(sequence)
+
+    def _abort_now(self, sequence: Sequence) -> None:
+        if sequence.state == OUTSIDE:
+            # It has arrived, but the schedule that would have looked at it is still to come.
+            sequence.state = GONE
+        else:
+            self.scheduler.abort(sequence)
 
     def _tell(self, batch: Batch | None, now: float, last_token_s: float) -> None:
         for sequence in self.scheduler.preempted:

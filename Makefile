@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # make differential: which vLLM to hold against, and how many random workloads from which seed on
 VLLM ?= 0.32.0
-CASES ?= 200
+CASES ?= 220
 SEED ?= 0
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
@@ -25,7 +25,7 @@ help:
 	@echo "make test        install, then run the tests (minutes)"
 	@echo "make check-slow  the tests that take longer"
 	@echo "make differential  our engine against the real vLLM, live, on the CPU (2 GB to install);"
-	@echo "                 CASES=200 random workloads from SEED=0 on; VLLM=0.33.0 for that one"
+	@echo "                 CASES=220 random workloads from SEED=0 on; VLLM=0.33.0 for that one"
 	@echo "make lint        ruff: rules and format;  make format repairs"
 	@echo "make types       build the wheel, install it elsewhere, check its content and its types"
 	@echo "make docs        run the examples of README.md and docs/;"

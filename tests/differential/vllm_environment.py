@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 VARIABLES = {
     "VLLM_LOGGING_LEVEL": "ERROR",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "VLLM_TARGET_DEVICE": "cpu",
@@ -19,3 +21,6 @@ VARIABLES = {
 
 for _name, _value in VARIABLES.items():
     os.environ.setdefault(_name, _value)
+
+# vLLM sets its own logger's level too, but only when some of its modules are imported.
+logging.getLogger("vllm").setLevel(logging.ERROR)

@@ -215,6 +215,8 @@ class Replica:
     def scheduled(self, sequence: Sequence, now_s: float) -> None:
         """It begins, or resumes."""
         journey: Journey = sequence.owner
+        if journey.outcome:
+            return  # decided before its client gave up, and told after
         if sequence.preemptions:
             self._add_stall(journey, now_s - self._waiting_since_s.pop(sequence))
             return
@@ -223,7 +225,10 @@ class Replica:
 
     def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
         """It lost its place."""
-        sequence.owner.preemptions += 1
+        journey: Journey = sequence.owner
+        if journey.outcome:
+            return
+        journey.preemptions += 1
         self._waiting_since_s[sequence] = now_s
         if sequence.generated:
             self._last_token_s.setdefault(sequence, last_token_s)

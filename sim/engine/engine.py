@@ -236,7 +236,7 @@ class Engine:
             if self._run is not None:
                 # The running step may not be of the run, but of a batch of its own before it.
                 self._run_done = max(self._run_done + ended - 1, 0)
-                self._end_run()
+        self._end_run()
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
             self._busy_since_s = None

@@ -6,6 +6,8 @@ have no records of such requests (`REPORTS_ABORTS`); that they are gone, and whe
 
 from __future__ import annotations
 
+from functools import partial
+
 from differential.recording import Recording, RequestRecord, Row
 from differential.workloads import (
     STEP_BASE_S,
@@ -157,6 +159,7 @@ class _RecordingEngine(Engine):
 
     scheduler: RecordingScheduler
     durations_s: list[float]
+    woken: bool
 
     def _begin(self, batch: Batch, now: float) -> None:
         super()._begin(batch, now)
@@ -196,10 +199,12 @@ class _RecordingEngine(Engine):
         )
 
 
-class _Listener:
+class Listener:
+    """Notes first tokens and ends, by the sequence's owner."""
+
     def __init__(self) -> None:
-        self.first: dict[str, float] = {}
-        self.ended: dict[str, float] = {}
+        self.first_token_s: dict[str, float] = {}
+        self.end_s: dict[str, float] = {}
 
     def scheduled(self, sequence: Sequence, now_s: float) -> None:
         pass
@@ -208,10 +213,13 @@ class _Listener:
         pass
 
     def first_token(self, sequence: Sequence, now_s: float) -> None:
-        self.first.setdefault(sequence.owner, now_s)
+        self.first_token_s.setdefault(sequence.owner, now_s)
 
     def finished(self, sequence: Sequence, now_s: float) -> None:
-        self.ended[sequence.owner] = now_s
+        self.end_s[sequence.owner] = now_s
+
+    def cache_changed(self) -> None:
+        pass
 
 
 def chain_of(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
@@ -253,7 +261,7 @@ def run(
     flags = dict(workload["engine"])
     flags["scheduling_policy"] = flags.pop("policy")
     settings = EngineSettings(**flags)  # type: ignore[arg-type]
-    clock, listener = Clock(), _Listener()
+    clock, listener = Clock(), Listener()
     cost = StepCost.linear(STEP_BASE_S, STEP_PER_TOKEN_S, STEP_PER_CONTEXT_TOKEN_S)
     engine = _RecordingEngine(clock, 0, settings, cost, listener, leaps=leaps)
     engine.woken = False
@@ -274,7 +282,7 @@ def run(
             )
         )
 
-    def outside(kind: int, number: int) -> None:
+    def outside(kind: int, number: int, _: object) -> None:
         sequence = sequences[number]
         if kind == 0:
             engine.submit(sequence, clock.now)
@@ -282,17 +290,17 @@ def run(
             engine.abort(sequence)
 
     for order, (time_s, kind, number) in enumerate(outside_events(workload)):
-        clock.at(time_s, rank(ARRIVAL, order), lambda _, k=kind, n=number: outside(k, n))
+        clock.at(time_s, rank(ARRIVAL, order), partial(outside, kind, number))
     clock.run()
     engine.close()
     assert all(s.state == GONE for s in sequences), "a request was lost"
     records = {}
     for request, sequence in zip(workload["requests"], sequences, strict=True):
         name = request["id"]
-        if name in listener.ended:
+        if name in listener.end_s:
             records[name] = RequestRecord(
-                listener.first.get(name),
-                listener.ended[name],
+                listener.first_token_s.get(name),
+                listener.end_s[name],
                 sequence.generated,
                 "stop" if request["stop"] == "eos" else "length",
                 "",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from differential.fast_engine import chain_of
+from differential.fast_engine import Listener, chain_of
 from differential.recording import Recording, Row
 from differential.workloads import Workload, output_limit, outside_events
 
@@ -94,24 +95,6 @@ def _non_negative_least_squares(shapes: Floats, seconds: Floats) -> Floats:
         del kept[int(solution.argmin())]
 
 
-class _Listener:
-    def __init__(self) -> None:
-        self.first_token_s: dict[str, float] = {}
-        self.end_s: dict[str, float] = {}
-
-    def scheduled(self, sequence: Sequence, now_s: float) -> None:
-        pass
-
-    def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
-        pass
-
-    def first_token(self, sequence: Sequence, now_s: float) -> None:
-        self.first_token_s.setdefault(sequence.owner, now_s)
-
-    def finished(self, sequence: Sequence, now_s: float) -> None:
-        self.end_s[sequence.owner] = now_s
-
-
 def measured(workload: Workload, recording: Recording, due_s: dict[str, float]) -> Latency:
     """What the clients of the live engine waited, from when they wanted it."""
     first_token_s, end_s = {}, {}
@@ -129,7 +112,7 @@ def simulated(
     flags = dict(workload["engine"])
     flags["scheduling_policy"] = flags.pop("policy")
     settings = EngineSettings(**flags)  # type: ignore[arg-type]
-    clock, listener = Clock(), _Listener()
+    clock, listener = Clock(), Listener()
     engine = Engine(clock, 0, settings, StepCost(parameters, mode="sync"), listener)
     sequences = [
         Sequence(
@@ -145,7 +128,7 @@ def simulated(
         for number, request in enumerate(workload["requests"])
     ]
 
-    def outside(kind: int, number: int) -> None:
+    def outside(kind: int, number: int, _: object) -> None:
         if kind == 0:
             engine.submit(sequences[number], clock.now)
         else:
@@ -154,7 +137,7 @@ def simulated(
     for order, (time_s, kind, number) in enumerate(outside_events(workload)):
         if kind == 0:
             time_s = due_s[workload["requests"][number]["id"]]
-        clock.at(time_s, rank(ARRIVAL, order), lambda _, k=kind, n=number: outside(k, n))
+        clock.at(time_s, rank(ARRIVAL, order), partial(outside, kind, number))
     clock.run()
     return _latency(workload, due_s, listener.first_token_s, listener.end_s)
 

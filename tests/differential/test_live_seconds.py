@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from differential import reference_engine
 from differential.live_load import Load
-from differential.live_seconds import StepCostParameters, fit, measured, simulated
+from differential.live_seconds import fit, measured, simulated
 from differential.recording import Recording
 from differential.workloads import (
     STEP_BASE_S,
@@ -15,7 +15,7 @@ from differential.workloads import (
     Workload,
 )
 
-from fleetsim.sim.engine.step_cost import StepCost
+from fleetsim.sim.engine.step_cost import StepCost, StepCostParameters
 
 REQUESTS = 60
 

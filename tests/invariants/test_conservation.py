@@ -26,6 +26,7 @@ from invariants.fleets import (
 from fleetsim.policies import names
 from fleetsim.sim.results.recorder import Recorder
 from fleetsim.sim.results.result import Result
+from fleetsim.sim.simulate import Simulation
 
 BLOCK_TOKENS = 24  # of trace block ids; not a multiple of the engine's 16
 
@@ -161,6 +162,36 @@ def test_nothing_is_lost_in_many_fleets(first: int) -> None:
         result = _run(seed)
         check_conservation(result)
         check_metering(result)
+
+
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_an_idle_fleet_holds_nothing(seed: int, tmp_path: Path) -> None:
+    """No block, no place, no token in the router's counters: whatever happened before.
+
+    A last request comes long after all others have ended, however they did.
+    """
+    keywords = fleet(seed)
+    keywords["workload"].pop("closed_loop", None)
+    keywords.pop("measurement", None)
+    if keywords["client"].get("timeout_s", 1.0) < 0.1:
+        keywords["client"]["timeout_s"] = 0.1 + 2 * keywords["client"]["network_delay_s"]
+    rows = requests(seed)
+    rows.append({**rows[-1], "arrival_s": 1000.0, "prompt_tokens": 1, "output_tokens": 1})
+    rows[-1]["block_ids"] = []
+    profile = write_profile(tmp_path)
+    simulation = Simulation(small_fleet(tmp_path, rows, profile=profile, **keywords), None)
+    check_conservation(simulation.run())
+    for pool in simulation.parts.pools:
+        assert pool.requests == 0
+        for replica in pool.replicas:
+            engine, blocks = replica.engine, replica.engine.scheduler.pool
+            assert engine.used_blocks() == 0
+            assert blocks.num_free_blocks == blocks.usable_blocks
+            blocks.check_integrity(0)
+            assert engine.num_requests_running() == engine.num_requests_waiting() == 0
+            assert replica.in_flight() == []
+            view = replica.view
+            assert view.outstanding_requests == view.queued_tokens == view.outstanding_tokens == 0
 
 
 @pytest.mark.parametrize("seed", range(0, 80, 4))

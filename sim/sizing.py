@@ -309,5 +309,5 @@ def _not_negative(name: str, value: float) -> None:
 
 
 def _positive_int(name: str, value: int) -> None:
-    if isinstance(value, bool) or value != int(value) or value < 1:
+    if isinstance(value, bool) or not isfinite(value) or value % 1 or value < 1:
         raise InputError(f"{name}: must be a whole number from 1, got {value}")

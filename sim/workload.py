@@ -92,7 +92,8 @@ class Workload:
             outputs = zip(
                 makes.tolist(),
                 (makes == cap).tolist(),
-                (makes < output_tokens).tolist(),
+                # what has no room is refused, and has no output to cut
+                ((makes < output_tokens) & (room > 0)).tolist(),
                 too_long.tolist(),
                 strict=True,
             )

@@ -215,9 +215,13 @@ class Engine:
         """The simulation ends here: account for the steps that have begun by now."""
         if self._in_flight:
             ended = self._steps_ended_by(self.clock.now)
-            self.scheduled_tokens += min(ended, self._leap) * self.scheduler.n_decodes
+            begun = min(ended, self._leap)
+            self.scheduled_tokens += begun * self.scheduler.n_decodes
+            self.scheduler.leap(begun)
+            self._leap = 0
             if self._run is not None:
-                self._run_done += ended - 1
+                # The running step may not be of the run, but of a batch of its own before it.
+                self._run_done = max(self._run_done + ended - 1, 0)
                 self._end_run()
         if self._busy_since_s is not None:
             self.busy_s += self.clock.now - self._busy_since_s
@@ -468,7 +472,11 @@ class Engine:
     def _do_aborts(self) -> None:
         aborts, self._aborts = self._aborts, []
         for sequence in aborts:
-            self.scheduler.abort(sequence)
+            if sequence.state == OUTSIDE:
+                # Sync: it came in a leap, behind a head of line that could not go.
+                sequence.state = GONE
+            else:
+                self.scheduler.abort(sequence)
 
     def _tell(self, batch: Batch | None, now: float, last_token_s: float) -> None:
         for sequence in self.scheduler.preempted:

@@ -125,6 +125,8 @@ def walk(scheduler: Scheduler, batch: Batch) -> int:
         if sequence.state == PREFILL:
             sequence.computed += chunk
             scheduler.register_chain(sequence, sequence.computed)
+        elif sequence in scheduler.chained:
+            scheduler.register_output(sequence)
     _shape(scheduler, batch, chunks)
     if chunks and batch.n_decodes < scheduler.n_decodes:
         _delay(scheduler, chunks)

@@ -194,10 +194,10 @@ class Scheduler:
             n_decodes = self.n_decodes
             batch = Batch(step, n_decodes, self.context_tokens)
             budget = self.max_num_batched_tokens - n_decodes
+            if self.chained:
+                self._register_outputs()
             if self.partials:
                 budget = self._continue_partial(batch, budget)
-        if self.chained:
-            self._register_outputs()
         if self.n_waiting and not self.preempted and not self.head_blocked:
             self._admit(batch, budget)
         if batch.n_decodes == 0 and batch.n_prefills == 0:
@@ -277,16 +277,9 @@ class Scheduler:
         if sequence.chain_blocks * self.block_size > sequence.target:
             self.chained[sequence] = None
 
-    def leave_decode(self, sequence: Sequence, step: int | None = None) -> None:
-        """Take a sequence out of the aggregates, and make its own counts exact.
-
-        Args:
-            sequence: in DECODE.
-            step: the step before whose scheduling the counts hold; the next one if None.
-        """
-        if step is None:
-            step = self.step
-        computed = step - sequence.offset
+    def leave_decode(self, sequence: Sequence) -> None:
+        """Take a sequence out of the aggregates, and make its own counts exact."""
+        computed = self.step - sequence.offset
         self.needs_block[sequence.offset % self.block_size] -= 1
         self.decode_changes += 1
         self.n_decodes -= 1
@@ -515,12 +508,21 @@ class Scheduler:
         sequence.registered = full
 
     def _register_outputs(self) -> None:
-        """Register blocks of outputs whose content the trace knows, as they fill."""
-        step = self.step
+        """Decodes of outputs whose content the trace knows register their blocks as they fill.
+
+        Before the prefill behind them does: of equal blocks, the one registered first is found.
+        """
         for sequence in sorted(self.chained, key=lambda s: s.admission):
-            tokens = step + 1 - sequence.offset
-            self.register_chain(sequence, max(sequence.target, tokens - 1) if self.lag else tokens)
-            self.head_blocked = False
+            self.register_output(sequence)
+
+    def register_output(self, sequence: Sequence) -> None:
+        """One of `chained` has its place in the step being scheduled.
+
+        Under async scheduling the token that this step computes is not known yet.
+        """
+        tokens = self.step - sequence.offset + (not self.lag)
+        self.register_chain(sequence, max(sequence.target, tokens))
+        self.head_blocked = False
 
     def confirmed(self, sequence: Sequence) -> int:
         """Tokens with KV that vLLM has registered for a sequence that just left DECODE.

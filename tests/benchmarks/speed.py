@@ -112,8 +112,12 @@ def capacity(trace: str, start: float, precision: float = 0.02) -> float:
     low = high = start
     while holds(trace, high):
         low, high = high, 2 * high
+        if high > 1e4:
+            sys.exit(f"{trace}: no load breaks the SLO; this trace is too short to have a limit")
     while not holds(trace, low):
         low, high = low / 2, low
+        if low < 1e-4:
+            sys.exit(f"{trace}: no load meets the SLO; the fleet is too slow for these requests")
     while high / low > 1 + precision:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if holds(trace, middle) else (low, middle)
@@ -163,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trace", default=str(AZURE) if AZURE.exists() else "sample")
     parser.add_argument("--time-scale", type=float, default=4.0)
-    parser.add_argument("--repeats", type=int, default=3, help="runs per load")
+    parser.add_argument("--repeats", type=int, default=5, help="runs per load")
     parser.add_argument("--share", type=float, default=0.9, help="of the SLO capacity")
     parser.add_argument("--only-memory", type=int, metavar="REQUESTS", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -13,6 +13,7 @@ from unit.policies.fakes import FakeRequest, pool_of
 from fleetsim.calibration import load_profile
 from fleetsim.policies import build
 from fleetsim.sim.clock import ARRIVAL, Clock, rank
+from fleetsim.sim.engine.decode_run import DecodeRun
 from fleetsim.sim.engine.scheduler import Scheduler
 from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
@@ -36,7 +37,7 @@ def test_alarms(benchmark: Benchmark) -> None:
             clock.at(clock.now + 1.0, rank(ARRIVAL, 0), again)
 
         clock.at(0.0, rank(ARRIVAL, 0), again)
-        assert clock.run_events(EVENTS, float("inf"))
+        assert clock.run_events(EVENTS)
         return clock.now
 
     assert benchmark(run) == EVENTS - 1
@@ -63,11 +64,17 @@ def test_a_decode_step_costs_the_same_in_every_batch(benchmark: Benchmark, batch
     assert benchmark.pedantic(step, rounds=1000, iterations=10) == batch
 
 
-@pytest.mark.parametrize("steps", [1, 40, 256])
-def test_price_of_a_run_of_steps(benchmark: Benchmark, steps: int) -> None:
-    """What a leap asks of the step cost."""
+@pytest.mark.parametrize("steps", [2, 1000])
+def test_a_leap_costs_the_same_at_every_length(benchmark: Benchmark, steps: int) -> None:
+    """When its last step ends, and how many have ended by then."""
     cost = StepCost.from_profile(load_profile("llama-3.1-8b-bf16-tp1-h100"))
-    assert len(benchmark(cost.decode_run_s, 64, 64 * 2048, steps)) == steps
+    terms = cost.decode_terms(64)
+
+    def leap() -> int:
+        run = DecodeRun(0.0, 64, 64 * 2048, terms)
+        return run.steps_by(run.end_s(steps))
+
+    assert benchmark(leap) == steps
 
 
 @pytest.mark.parametrize("replicas", [4, 1000])

@@ -35,6 +35,11 @@ def first_difference(
     return None
 
 
+def differing_steps(expected: Recording, found: Recording) -> int:
+    """How many steps of the longer recording are not those of the other."""
+    return sum(want != got for want, got in zip_longest(expected.rows, found.rows))
+
+
 def _first_differing_row(expected: list[Row], found: list[Row]) -> int | None:
     for index, (want, got) in enumerate(zip_longest(expected, found)):
         if want == got:

@@ -1,4 +1,8 @@
-"""fleetsim's engine behind the interface of the differential tests; leaps expanded to rows."""
+"""fleetsim's engine behind the interface of the differential tests; leaps expanded to rows.
+
+How an aborted request ended is for the fleet to say and not for its engine, so these recordings
+have no records of such requests (`REPORTS_ABORTS`); that they are gone, and when, the rows show.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +34,12 @@ from fleetsim.sim.engine.sequence import (
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 
+REPORTS_ABORTS = False
+
 _LIVE = (PREFILL, DECODE, LAST_STEP_DONE)
 
 
-class _RecordingScheduler(Scheduler):
+class RecordingScheduler(Scheduler):
     """Writes a row of every step, by looking at all sequences before and after it."""
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -145,16 +151,21 @@ class _RecordingScheduler(Scheduler):
 
 
 class _RecordingEngine(Engine):
-    """Also notes when the steps ran, and how requests ended."""
+    """Also notes when the steps ran, and can be told how long each one takes."""
 
-    __slots__ = ("records", "woken")
+    __slots__ = ("durations_s", "woken")
 
-    scheduler: _RecordingScheduler
+    scheduler: RecordingScheduler
+    durations_s: list[float]
 
     def _begin(self, batch: Batch, now: float) -> None:
         super()._begin(batch, now)
         rows = self.scheduler.rows
         row = rows[-1]
+        if row.step < len(self.durations_s):
+            # Of its alarms, an engine heeds the one that it set last.
+            self._end_s = now + self.durations_s[row.step]
+            self._alarm = self.clock.at(self._end_s, self._step_rank, self._on_step_end)
         row.t_start, row.t_end = now, self._end_s
         previous = rows[-2] if len(rows) > 1 else None
         row.t_sched = (
@@ -203,7 +214,7 @@ class _Listener:
         self.ended[sequence.owner] = now_s
 
 
-def _chain(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
+def chain_of(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
     """Whole blocks by segment: a block belongs to the segment of its last token."""
     segments = list(request["chain"])
     if request["output_segment"] is not None:
@@ -218,8 +229,26 @@ def _chain(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
     return chain
 
 
-def run(workload: Workload, leaps: bool = True) -> Recording:
-    """Run the workload on fleetsim's engine, with or without leaps."""
+def run_each_step(workload: Workload) -> Recording:
+    """Run the workload on fleetsim's engine, one event a step."""
+    return run(workload, leaps=False)
+
+
+def run(
+    workload: Workload,
+    leaps: bool = True,
+    scheduler: type[RecordingScheduler] = RecordingScheduler,
+    durations_s: list[float] | None = None,
+) -> Recording:
+    """Run the workload on fleetsim's engine.
+
+    Args:
+        workload: settings and requests.
+        leaps: many steps in one event where that is exact.
+        scheduler: the scheduler's class; another one is how faults are planted.
+        durations_s: of the steps, in order, in place of `step_duration_s`. Without leaps only:
+            a leap would have to know them all beforehand.
+    """
     check(workload)
     flags = dict(workload["engine"])
     flags["scheduling_policy"] = flags.pop("policy")
@@ -228,7 +257,8 @@ def run(workload: Workload, leaps: bool = True) -> Recording:
     cost = StepCost.linear(STEP_BASE_S, STEP_PER_TOKEN_S, STEP_PER_CONTEXT_TOKEN_S)
     engine = _RecordingEngine(clock, 0, settings, cost, listener, leaps=leaps)
     engine.woken = False
-    engine.scheduler = _RecordingScheduler(settings)
+    engine.durations_s = durations_s or []
+    engine.scheduler = scheduler(settings)
     sequences = []
     for number, request in enumerate(workload["requests"]):
         sequences.append(
@@ -238,7 +268,7 @@ def run(workload: Workload, leaps: bool = True) -> Recording:
                 request["prompt_tokens"],
                 request["output_tokens"],
                 request["output_tokens"] == output_limit(workload["engine"], request),
-                _chain(request, settings.block_size),
+                chain_of(request, settings.block_size),
                 request["priority"],
                 owner=request["id"],
             )

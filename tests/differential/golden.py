@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 def save(path: Path, engine: str, recipe: str, cases: list[tuple[Workload, Recording]]) -> None:
     """Write the cases; the same cases give the same bytes."""
-    content = {
+    golden = {
         "engine": engine,
         "recipe": recipe,
         "cases": [
@@ -23,18 +23,23 @@ def save(path: Path, engine: str, recipe: str, cases: list[tuple[Workload, Recor
             for workload, recording in cases
         ],
     }
-    text = json.dumps(content, separators=(",", ":"))
+    text = json.dumps(golden, separators=(",", ":"))
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
 def load(path: Path) -> tuple[str, list[tuple[Workload, Recording]]]:
     """The engine's name and version, and the cases, of one golden file."""
-    content = json.loads(gzip.decompress(path.read_bytes()))
-    cases: list[dict[str, Any]] = content["cases"]
-    return content["engine"], [
+    found = json.loads(content(path))
+    cases: list[dict[str, Any]] = found["cases"]
+    return found["engine"], [
         (_workload(case["workload"]), from_compact(case["recording"], case["workload"]))
         for case in cases
     ]
+
+
+def content(path: Path) -> bytes:
+    """A golden file unpacked: its packed bytes depend on the zlib that packed them."""
+    return gzip.decompress(path.read_bytes())
 
 
 def golden_files() -> list[Path]:

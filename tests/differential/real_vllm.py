@@ -13,19 +13,14 @@ order of time; the real core applies them as one set, in hash order.
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import queue
 from collections import deque
 from typing import Any
 
+import differential.vllm_environment  # noqa: F401  before any import of vLLM
 from differential.real_config import kv_cache_config, vllm_config
-from differential.recording import Recording, RequestRecord, Row
+from differential.recording import Recording, Row
+from differential.vllm_recorder import Notes, RecordingMixin
 from differential.workloads import (
     EngineSettings,
     Workload,
@@ -45,25 +40,20 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-__all__ = ["run", "vllm_version"]
+__all__ = ["bare_scheduler", "request", "run", "vllm_version"]
 
 _MAX_EMPTY_STEPS = 1000
 
 
-class _Run:
-    """State shared by the parts of one run: the clock and what is recorded so far."""
+class _SimulatedNotes(Notes):
+    """The notes of one run on the simulated clock, and the clock."""
 
     def __init__(self, workload: Workload) -> None:
+        super().__init__()
         self.workload = workload
         self.index = {request["id"]: i for i, request in enumerate(workload["requests"])}
         self.now_s = 0.0
         self.gpu_free_s = 0.0
-        self.rows: list[Row] = []
-        self.preempted: list[str] = []  # since the last row
-        self.scheduled_rows: deque[Row | None] = deque()  # not yet updated; None: an empty step
-        self.first_token_s: dict[str, float] = {}
-        self.tokens: dict[str, int] = dict.fromkeys(self.index, 0)
-        self.records: dict[str, RequestRecord] = {}
         self.empty_steps = 0
         self.unsent_aborts = deque(
             (time_s, workload["requests"][i]["id"])
@@ -71,101 +61,29 @@ class _Run:
             if kind == 1
         )
 
+    def now(self) -> float:
+        return self.now_s
 
-class _RecordingMixin:
-    """Observes the scheduler's public steps; changes nothing that they do."""
-
-    run: _Run
-
-    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self.run.preempted.append(request.request_id)
-        super()._preempt_request(request, *args, **kwargs)  # type: ignore[misc]
-
-    def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        free_before = self._free_blocks_count()
-        output = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        run = self.run
-        if not output.num_scheduled_tokens:
-            run.scheduled_rows.append(None)
-            run.empty_steps += 1
-            if run.empty_steps > _MAX_EMPTY_STEPS:
-                raise RuntimeError(f"{run.workload['name']}: the engine makes no progress")
-            return output
-        run.empty_steps = 0
-        scheduled = [
-            (request_id, tokens, self.requests[request_id].num_computed_tokens - tokens)  # type: ignore[attr-defined]
-            for request_id, tokens in output.num_scheduled_tokens.items()
-        ]
-        context = {request_id: before for request_id, _, before in scheduled}
-        resumed = output.scheduled_cached_reqs.resumed_req_ids
-        duration = step_duration_s(
-            output.total_num_scheduled_tokens, sum(before for _, _, before in scheduled)
+    def begun(self, row: Row) -> None:
+        self.empty_steps = 0
+        duration_s = step_duration_s(
+            sum(tokens for _, tokens, _ in row.scheduled),
+            sum(context for _, _, context in row.scheduled),
         )
-        start_s = max(run.gpu_free_s, run.now_s)
-        run.gpu_free_s = start_s + duration
-        row = Row(
-            step=len(run.rows),
-            t_sched=run.now_s,
-            t_start=start_s,
-            t_end=run.gpu_free_s,
-            scheduled=scheduled,
-            admitted={new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs},
-            resumed={r: context[r] for r, _, _ in scheduled if r in resumed},
-            preempted=run.preempted,
-            running=[r.request_id for r in self.running],  # type: ignore[attr-defined]
-            waiting=[r.request_id for r in self.waiting],  # type: ignore[attr-defined]
-            free_before=free_before,
-            free_scheduled=self._free_blocks_count(),
-        )
-        run.preempted = []
-        run.rows.append(row)
-        run.scheduled_rows.append(row)
-        return output
+        row.t_start = max(self.gpu_free_s, self.now_s)
+        row.t_end = self.gpu_free_s = row.t_start + duration_s
 
-    def update_from_output(self, scheduler_output: Any, model_output: Any) -> Any:
-        outputs = super().update_from_output(scheduler_output, model_output)  # type: ignore[misc]
-        run = self.run
-        row = run.scheduled_rows.popleft()
-        for client in outputs.values():
-            for output in client.outputs:
-                if output.new_token_ids:
-                    run.first_token_s.setdefault(output.request_id, run.now_s)
-                    run.tokens[output.request_id] += len(output.new_token_ids)
-                if output.finish_reason is not None:
-                    if row is None:
-                        raise RuntimeError("a step without tokens finished a request")
-                    row.finished.append(output.request_id)
-                    self._ended(output.request_id, str(output.finish_reason), "")
-        if row is not None:
-            row.free_updated = self._free_blocks_count()
-        return outputs
-
-    def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-        for request_id in (request_ids,) if isinstance(request_ids, str) else request_ids:
-            request = self.requests.get(request_id)  # type: ignore[attr-defined]
-            if request is not None:
-                self._ended(request_id, "abort", request.status.name.lower())
-        return super().finish_requests(request_ids, finished_status)  # type: ignore[misc]
-
-    def _ended(self, request_id: str, reason: str, aborted_from: str) -> None:
-        run = self.run
-        run.records[request_id] = RequestRecord(
-            first_token_s=run.first_token_s.get(request_id),
-            end_s=run.now_s,
-            tokens=run.tokens[request_id],
-            reason=reason,
-            aborted_from=aborted_from,
-        )
-
-    def _free_blocks_count(self) -> int:
-        return int(self.kv_cache_manager.block_pool.get_num_free_blocks())  # type: ignore[attr-defined]
+    def empty(self) -> None:
+        self.empty_steps += 1
+        if self.empty_steps > _MAX_EMPTY_STEPS:
+            raise RuntimeError(f"{self.workload['name']}: the engine makes no progress")
 
 
-class _RecordingScheduler(_RecordingMixin, Scheduler):  # type: ignore[misc]
+class _RecordingScheduler(RecordingMixin, Scheduler):  # type: ignore[misc]
     """vLLM's synchronous scheduler, observed."""
 
 
-class _RecordingAsyncScheduler(_RecordingMixin, AsyncScheduler):  # type: ignore[misc]
+class _RecordingAsyncScheduler(RecordingMixin, AsyncScheduler):  # type: ignore[misc]
     """vLLM's asynchronous scheduler, observed."""
 
 
@@ -185,10 +103,10 @@ class _Pending:
 
     def result(self) -> ModelRunnerOutput:
         core = self._core
-        run = core.run
-        run.now_s = max(run.now_s, self._end_s)
-        while run.unsent_aborts and run.unsent_aborts[0][0] < run.now_s:
-            core.aborts_queue.put_nowait([run.unsent_aborts.popleft()[1]])
+        notes = core.notes
+        notes.now_s = max(notes.now_s, self._end_s)
+        while notes.unsent_aborts and notes.unsent_aborts[0][0] < notes.now_s:
+            core.aborts_queue.put_nowait([notes.unsent_aborts.popleft()[1]])
         ids = list(self._samples)
         return ModelRunnerOutput(
             req_ids=ids,
@@ -200,8 +118,8 @@ class _Pending:
         request = self._core.scheduler.requests.get(request_id)
         if request is None or not self._samples[request_id]:
             return []
-        index = self._core.run.index[request_id]
-        spec = self._core.run.workload["requests"][index]
+        index = self._core.notes.index[request_id]
+        spec = self._core.notes.workload["requests"][index]
         return [output_token_id(index, spec, request.num_output_tokens)]
 
 
@@ -213,8 +131,8 @@ class _Executor:
         self._last: _Pending | None = None
 
     def execute_model(self, scheduler_output: Any, non_block: bool = False) -> _Pending:
-        row = self._core.run.scheduled_rows[-1]
-        end_s = self._core.run.now_s if row is None else row.t_end
+        row = self._core.notes.unprocessed[-1]
+        end_s = self._core.notes.now_s if row is None else row.t_end
         self._last = _Pending(self._core, scheduler_output, end_s)
         return self._last
 
@@ -229,10 +147,11 @@ class _Core(EngineCore):  # type: ignore[misc]
 
     def __init__(self, workload: Workload) -> None:
         engine = workload["engine"]
-        self.run = _Run(workload)
+        self.notes = _SimulatedNotes(workload)
         self.vllm_config = vllm_config(engine)
-        self.scheduler = _scheduler(self.vllm_config, engine)
-        self.scheduler.run = self.run
+        kind = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
+        self.scheduler = _scheduler(kind, self.vllm_config, engine)
+        self.scheduler.notes = self.notes
         self.log_stats = False
         self.is_mm_encoder_only = False
         self.is_pooling_model = False
@@ -262,9 +181,15 @@ class _NoStructuredOutput:
         return None
 
 
-def _scheduler(config: Any, engine: EngineSettings) -> Any:
-    scheduler = _RecordingAsyncScheduler if engine["async_scheduling"] else _RecordingScheduler
-    return scheduler(
+def bare_scheduler(engine: EngineSettings) -> Any:
+    """vLLM's scheduler as it is, for whoever drives it without the engine core."""
+    init_none_hash(sha256)
+    scheduler = AsyncScheduler if engine["async_scheduling"] else Scheduler
+    return _scheduler(scheduler, vllm_config(engine), engine)
+
+
+def _scheduler(kind: type, config: Any, engine: EngineSettings) -> Any:
+    return kind(
         vllm_config=config,
         kv_cache_config=kv_cache_config(engine),
         structured_output_manager=_NoStructuredOutput(),
@@ -274,7 +199,8 @@ def _scheduler(config: Any, engine: EngineSettings) -> Any:
     )
 
 
-def _request(workload: Workload, index: int) -> Request:
+def request(workload: Workload, index: int) -> Request:
+    """The request at `index` of the list as vLLM's core gets it."""
     spec = workload["requests"][index]
     stop_token_ids = []
     if spec["stop"] == "eos":
@@ -303,13 +229,13 @@ def run(workload: Workload) -> Recording:
     inbox = deque(outside_events(workload))
     while inbox or core.has_work():
         if not core.has_work():
-            core.run.now_s = max(core.run.now_s, inbox[0][0])
-        while inbox and inbox[0][0] <= core.run.now_s:
+            core.notes.now_s = max(core.notes.now_s, inbox[0][0])
+        while inbox and inbox[0][0] <= core.notes.now_s:
             _, kind, index = inbox.popleft()
             if kind == 0:
-                core.add_request(_request(workload, index))
+                core.add_request(request(workload, index))
             else:
                 core.abort_requests([workload["requests"][index]["id"]])
         if core.has_work():
             core.step_fn()
-    return Recording(core.run.rows, core.run.records)
+    return Recording(core.notes.rows, core.notes.records)

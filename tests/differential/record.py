@@ -1,19 +1,23 @@
 """Records the golden files from the installed vLLM: `python tests/differential/record.py`.
 
-vLLM 0.32 records everything; 0.33 records priority workloads only, since that is where it differs.
+With --check it records into a temporary folder and compares with the files that are there. vLLM
+0.32 records everything; 0.33 records priority workloads only, since that is where it differs.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from differential import real_vllm
+from differential.compare import first_difference
 from differential.generate import generate
-from differential.golden import GOLDEN, save
+from differential.golden import GOLDEN, content, load, save
 from differential.recording import Recording
 from differential.scenarios import scenarios
 from differential.workloads import Workload
@@ -60,25 +64,61 @@ def scenario_cases(policies: tuple[str, ...]) -> list[Case]:
     return cases
 
 
-def main() -> None:
-    """Record every group and print its size."""
-    groups = {
+def groups() -> dict[str, list[Case]]:
+    """What the installed version records, by file name."""
+    cases = {
         "priority_scenarios": scenario_cases(("priority",)),
         "priority_sync": random_cases("priority", False, 8),
         "priority_async": random_cases("priority", True, 8),
     }
     if VERSION == "0.32":
-        groups |= {
+        cases |= {
             "fcfs_scenarios": scenario_cases(("fcfs",)),
             "fcfs_sync": random_cases("fcfs", False, 12),
             "fcfs_async": random_cases("fcfs", True, 16),
         }
-    for name, cases in groups.items():
-        path = GOLDEN / f"vllm_{VERSION}_{name}.json.gz"
+    return {f"vllm_{VERSION}_{name}.json.gz": group for name, group in cases.items()}
+
+
+def record(folder: Path) -> None:
+    """Write every file and print its size."""
+    for name, cases in groups().items():
+        path = folder / name
         save(path, f"vllm {real_vllm.vllm_version}", RECIPE, cases)
         steps = sum(len(recording.rows) for _, recording in cases)
-        print(f"{path.name}: {len(cases)} workloads, {steps} steps, {path.stat().st_size} bytes")
+        print(f"{name}: {len(cases)} workloads, {steps:,} steps, {path.stat().st_size:,} bytes")
+
+
+def differences(folder: Path) -> int:
+    """How many of a folder's files have another content than the golden ones; says which."""
+    differing = 0
+    for path in sorted(folder.iterdir()):
+        if content(path) == content(GOLDEN / path.name):
+            continue
+        differing += 1
+        print(f"{path.name} is not what was recorded before")
+        pairs = zip(load(GOLDEN / path.name)[1], load(path)[1], strict=False)
+        for (workload, before), (_, now) in pairs:
+            text = first_difference(before, now, ("golden", "now"))
+            if text is not None:
+                print(f"{workload['name']}: {text}")
+                break
+    return differing
+
+
+def main() -> int:
+    """Record, or compare; exit code 1 if a file differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="leave the golden files alone")
+    if not parser.parse_args().check:
+        record(GOLDEN)
+        return 0
+    with TemporaryDirectory() as folder:
+        record(Path(folder))
+        differing = differences(Path(folder))
+    print(f"recorded again with vllm {real_vllm.vllm_version}: {differing} files differ")
+    return int(differing > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -50,6 +50,11 @@ class Recording:
     rows: list[Row]
     requests: dict[str, RequestRecord]
 
+    def without_aborts(self) -> Recording:
+        """The same less the ends of aborted requests, for engines that leave them to others."""
+        ended = {name: r for name, r in self.requests.items() if r.reason != "abort"}
+        return Recording(self.rows, ended)
+
 
 def _ticks(time_s: float) -> int:
     ticks = time_s / TICK_S

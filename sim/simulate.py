@@ -14,6 +14,7 @@ from pathlib import Path
 from fleetsim.sim.build import Parts, build
 from fleetsim.sim.client import ClosedLoop, OpenLoop, Patience
 from fleetsim.sim.clock import CONTROL, READY, Clock, rank
+from fleetsim.sim.engine.running import Livelock
 from fleetsim.sim.fleet import Pool
 from fleetsim.sim.gateway import Gateway
 from fleetsim.sim.replica import READY as READY_STATE
@@ -32,6 +33,7 @@ from fleetsim.sim.results.result import Result
 from fleetsim.sim.router import Router
 from fleetsim.sim.scenario import Scenario, resolve, resolved_yaml
 from fleetsim.sim.telemetry import Sampler, Scraper
+from fleetsim.traces import InputError
 
 Progress = Callable[[float, float, int], None]
 """Told the simulated time, when arrivals end, and how many requests have ended."""
@@ -135,13 +137,27 @@ class Simulation:
         if horizon_s is not None:
             # What is due at the horizon itself still happens.
             self.clock.at(horizon_s, rank(CONTROL, 0), lambda _: self.clock.stop())
-        with _interrupt_flag() as interrupted, _quiet_collector():
+        with _interrupt_flag() as interrupted, _quiet_collector(), self._livelock_explained():
             while self.clock.run_events(_EVENTS_BETWEEN_LOOKS):
                 if interrupted.is_set():
                     return "interrupted"
                 if progress is not None:
                     progress(self.clock.now, self.parts.arrivals_end_s, self.ended)
         return "complete"
+
+    @contextmanager
+    def _livelock_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Livelock as error:
+            replicas = [(pool, replica) for pool in self.parts.pools for replica in pool.replicas]
+            pool, replica = max(replicas, key=lambda p: p[1].engine.scheduler.fruitless_preemptions)
+            raise InputError(
+                f"{self.scenario.origin.source}: pools.{pool.name}: at {self.clock.now:.3f} s the "
+                f"requests of replica {replica.number} preempt each other for ever ({error}), as "
+                "they would in vLLM; give it more KV blocks, fewer max_num_seqs, "
+                "scheduler_reserve_full_isl: true, or the run a measurement.horizon_s"
+            ) from None
 
     def _ready(self, pool: Pool, replica: Replica, _alarm: object) -> None:
         before = replica.state

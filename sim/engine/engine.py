@@ -197,11 +197,23 @@ class Engine:
         return used + scheduler.blocks_needed(started) if started else used
 
     def decode_tokens(self) -> int:
-        """Context tokens of the sequences that decode now."""
+        """Context tokens of the sequences that decode now, their first token being out."""
         scheduler = self.scheduler
         if not self._leap:
-            return scheduler.context_tokens
-        return scheduler.context_tokens + self._leap_steps_started() * scheduler.n_decodes
+            tokens = scheduler.context_tokens
+            if self._firsts and self._in_flight:
+                tokens -= sum(
+                    sequence.target
+                    for sequence in self._firsts
+                    if sequence.state == DECODE and not sequence.generated
+                )
+            return tokens
+        if self.lag:
+            started = self._leap_steps_started()
+        else:
+            # A step that could start at this instant is scheduled after all else that happens now.
+            started = min(self._steps_ended_before(self.clock.now), self._leap)
+        return scheduler.context_tokens + started * scheduler.n_decodes
 
     def delivered_tokens(self, sequence: Sequence) -> int:
         """Output tokens of a sequence that are out by now."""

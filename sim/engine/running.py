@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from .scheduler import Batch, Scheduler
 
 
+# A hundred times what a crowded pool needs between two ends of requests.
+_FRUITLESS_PREEMPTIONS = 100_000
+
+
+class Livelock(RuntimeError):
+    """Running requests take each other's blocks for ever and none gets done, as in vLLM."""
+
+
 def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False) -> None:
     """Take a sequence's place and blocks; it will recompute (`_preempt_request`).
 
@@ -17,6 +25,9 @@ def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False)
         scheduler: its state is that of the step being scheduled.
         victim: live; the caller has taken it out of the running list.
         scheduled_now: the step being scheduled had already given it a token (priority only).
+
+    Raises:
+        Livelock: this has gone on for ever.
     """
     if victim.state == PREFILL:
         scheduler.partials.remove(victim)
@@ -32,6 +43,9 @@ def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False)
     victim.preemptions += 1
     scheduler.n_running -= 1
     scheduler.preemptions += 1
+    scheduler.fruitless_preemptions += 1
+    if scheduler.fruitless_preemptions > _FRUITLESS_PREEMPTIONS:
+        raise Livelock(f"{_FRUITLESS_PREEMPTIONS} preemptions since a request ended")
     scheduler.preempted.append(victim)
     scheduler.put_back(victim)
     scheduler.head_blocked = False

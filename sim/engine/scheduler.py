@@ -100,6 +100,7 @@ class Scheduler:
         head_blocked: the first waiting request could not be admitted, and nothing has happened
             since that could change that.
         preempted: sequences preempted by the last `schedule`, in order.
+        fruitless_preemptions: preemptions since a request last ended.
         preemptions, shortage_steps, stalled_steps: counts of what is rare: preemptions, steps
             walked for want of blocks, steps in which a decode got no token.
         prefix_queries_tokens, prefix_hits_tokens: vLLM's prefix_cache_queries and _hits, first
@@ -132,6 +133,7 @@ class Scheduler:
         self.preempted: list[Sequence] = []
         self.admissions = 0
         self.preemptions = 0
+        self.fruitless_preemptions = 0
         self.shortage_steps = 0
         self.stalled_steps = 0
         self.prefix_queries_tokens = 0
@@ -238,6 +240,7 @@ class Scheduler:
             ended.append(sequence)
         if ended:
             self.head_blocked = False
+            self.fruitless_preemptions = 0
             if len(self.running) > 2 * self.n_running + 16:
                 self.compact()
         return ended

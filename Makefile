@@ -18,7 +18,7 @@ VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 VLLM_RUN := VLLM_CACHE_ROOT=$(CURDIR)/$(VLLM_VENV)/cache PYTHONPATH=$(VLLM_VENV)/vllm-$(VLLM) \
 	$(VLLM_VENV)/bin/python -W ignore::FutureWarning
 
-.PHONY: help demo test check-slow differential lint format types docs renew-docs bench clean
+.PHONY: help demo test check-slow differential lint format types compiled docs renew-docs bench clean
 
 help:
 	@echo "make demo        install, then simulate the sample trace on four H100s"
@@ -28,6 +28,7 @@ help:
 	@echo "                 CASES=220 random workloads from SEED=0 on; VLLM=0.33.0 for that one"
 	@echo "make lint        ruff: rules and format;  make format repairs"
 	@echo "make types       build the wheel, install it elsewhere, check its content and its types"
+	@echo "make compiled    compile what is hot (needs a C compiler) and install it in .venv-compiled"
 	@echo "make docs        run the examples of README.md and docs/;"
 	@echo "                 make renew-docs  writes what they print into the pages"
 	@echo "make bench       speed and memory"
@@ -64,6 +65,9 @@ format: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/python .ci/installed_package.py
 
+compiled: $(BIN)/python
+	$(BIN)/python .ci/compiled_package.py
+
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/docs -m "slow or not slow"
 
@@ -76,7 +80,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python tests/benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) .venv-types $(VLLM_VENV) build dist runs/demo fleetsim.egg-info
+	rm -rf $(VENV) .venv-types .venv-compiled $(VLLM_VENV) build dist runs/demo fleetsim.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -238,7 +238,7 @@ class Replica:
         journey: Journey = sequence.owner
         if isnan(journey.first_token_s):
             self.view.queued_tokens -= journey.request.prompt_tokens
-            if sequence in self._waiting_since_s:
+            if sequence.preemptions and sequence in self._waiting_since_s:
                 # Preempted with this token under way: until now it waited before its first token.
                 self._add_stall(journey, now_s - self._waiting_since_s[sequence])
                 self._waiting_since_s[sequence] = now_s

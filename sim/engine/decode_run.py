@@ -42,7 +42,7 @@ class DecodeRun:
         gpu_s = constant + per_token * kv_tokens
         self.flat_s = floor + extra
         if gpu_s >= floor:
-            self.n_flat: float = 0
+            self.n_flat = 0.0
             self.base_s = gpu_s + extra
             self._grown_s = start_s
             return
@@ -51,7 +51,7 @@ class DecodeRun:
             self.base_s = self.flat_s
             self._grown_s = inf
             return
-        n_flat = ceil((floor - gpu_s) / slope_s)
+        n_flat = float(ceil((floor - gpu_s) / slope_s))
         self.n_flat = n_flat
         self.base_s = max(gpu_s + slope_s * n_flat, floor) + extra
         self._grown_s = start_s + n_flat * self.flat_s

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _FRUITLESS_PREEMPTIONS = 100_000
 
 
-class Livelock(RuntimeError):
+class Livelock(Exception):
     """Running requests take each other's blocks for ever and none gets done, as in vLLM."""
 
 

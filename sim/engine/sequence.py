@@ -98,6 +98,9 @@ class Sequence:
         self.registered = 0
         self.tail: Node | None = None
 
+    def __hash__(self) -> int:
+        return self.request_id
+
     def __lt__(self, other: Sequence) -> bool:
         """vLLM's order of the priority queue: (priority, arrival, request)."""
         return (self.priority, self.arrival_s, self.request_id) < (

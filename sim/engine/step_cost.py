@@ -145,7 +145,8 @@ class StepCost:
         """
         gpu_const_s, gpu_per_kv_token_s, floor_s, extra_s = self.decode_terms(n_decodes)
         kv_of_steps = np.arange(kv_tokens, kv_tokens + n_decodes * steps, n_decodes)
-        run_s: npt.NDArray[np.float64] = kv_of_steps * gpu_per_kv_token_s
+        run_s = kv_of_steps.astype(np.float64)
+        run_s *= gpu_per_kv_token_s
         run_s += gpu_const_s
         if (
             steps and run_s[0] < floor_s

@@ -23,6 +23,8 @@ ROOMS = {
 HOT = (
     "client",
     "clock",
+    "engine/batch",
+    "engine/blocks",
     "engine/decode_run",
     "engine/engine",
     "engine/kv_cache",
@@ -31,6 +33,7 @@ HOT = (
     "engine/sequence",
     "engine/step_cost",
     "engine/step_log",
+    "engine/waiting",
     "fleet",
     "gateway",
     "randomness",

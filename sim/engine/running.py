@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .sequence import DECODE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
+from fleetsim.sim.engine.blocks import register_chain
+from fleetsim.sim.engine.sequence import DECODE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
 
 if TYPE_CHECKING:
-    from .scheduler import Batch, Scheduler
+    from fleetsim.sim.engine.batch import Batch
+    from fleetsim.sim.engine.scheduler import Scheduler
 
 
 # A hundred times what a crowded pool needs between two ends of requests.
@@ -138,7 +140,7 @@ def walk(scheduler: Scheduler, batch: Batch) -> int:
         pool.take(need)
         if sequence.state == PREFILL:
             sequence.computed += chunk
-            scheduler.register_chain(sequence, sequence.computed)
+            register_chain(pool, size, sequence, sequence.computed)
         elif sequence in scheduler.chained:
             scheduler.register_output(sequence)
     _shape(scheduler, batch, chunks)

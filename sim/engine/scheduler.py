@@ -17,67 +17,21 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from . import running
-from .kv_cache import BlockPool, Holding, Node
-from .sequence import DECODE, GONE, LAST_STEP_DONE, PREFILL, RUNNING, WAITING, Sequence
-from .settings import EngineSettings
-
-_NONE: list[Sequence] = []  # shared by all batches without a prefill; never appended to
-
-
-class Batch:
-    """What one step computes; the shape from which its cost follows.
-
-    Attributes:
-        step: its number.
-        n_decodes, kv_tokens: sequences that decode, and the sum of their context tokens computed
-            before this step.
-        n_prefills, prefill_tokens: prefill chunks and their tokens.
-        prefill_sq: sum of c * c over chunks of c tokens.
-        prefill_ctx: sum of c * p, p being the chunk's context tokens before this step.
-        prefill_kv_tokens: sum of p.
-        firsts: sequences whose prefill this step completes: it makes a token of each.
-        admitted: sequences that began or resumed in this step.
-    """
-
-    __slots__ = (
-        "admitted",
-        "firsts",
-        "kv_tokens",
-        "n_decodes",
-        "n_prefills",
-        "prefill_ctx",
-        "prefill_kv_tokens",
-        "prefill_sq",
-        "prefill_tokens",
-        "step",
-    )
-
-    def __init__(self, step: int, n_decodes: int, kv_tokens: int) -> None:
-        self.step = step
-        self.n_decodes = n_decodes
-        self.kv_tokens = kv_tokens
-        self.n_prefills = 0
-        self.firsts: list[Sequence] = _NONE
-        self.admitted: list[Sequence] = _NONE
-
-    def add_prefill(self, chunk_tokens: int, context_tokens: int) -> None:
-        """Add a chunk to the shape; before the first one, the prefill sums are not there."""
-        if self.n_prefills == 0:
-            self.prefill_tokens = self.prefill_sq = 0
-            self.prefill_ctx = self.prefill_kv_tokens = 0
-            self.firsts = []
-            self.admitted = []
-        self.n_prefills += 1
-        self.prefill_tokens += chunk_tokens
-        self.prefill_sq += chunk_tokens * chunk_tokens
-        self.prefill_ctx += chunk_tokens * context_tokens
-        self.prefill_kv_tokens += context_tokens
-
-    @property
-    def tokens(self) -> int:
-        """All tokens that the step computes."""
-        return self.n_decodes + (self.prefill_tokens if self.n_prefills else 0)
+from fleetsim.sim.engine import running
+from fleetsim.sim.engine.batch import Batch
+from fleetsim.sim.engine.blocks import free, register_chain
+from fleetsim.sim.engine.kv_cache import BlockPool
+from fleetsim.sim.engine.sequence import (
+    DECODE,
+    GONE,
+    LAST_STEP_DONE,
+    PREFILL,
+    RUNNING,
+    WAITING,
+    Sequence,
+)
+from fleetsim.sim.engine.settings import EngineSettings
+from fleetsim.sim.engine.waiting import admit
 
 
 class Scheduler:
@@ -164,10 +118,11 @@ class Scheduler:
     def head(self) -> Sequence:
         """The first live waiting request; there is one."""
         while self.waiting[0].state != WAITING:
-            self._pop_head()
+            self.pop_head()
         return self.waiting[0]
 
-    def _pop_head(self) -> None:
+    def pop_head(self) -> None:
+        """Take the first off the queue."""
         if self.by_priority:
             heappop(self.waiting)  # type: ignore[arg-type]
         else:
@@ -201,7 +156,7 @@ class Scheduler:
             if self.partials:
                 budget = self._continue_partial(batch, budget)
         if self.n_waiting and not self.preempted and not self.head_blocked:
-            self._admit(batch, budget)
+            admit(self, batch, budget)
         if batch.n_decodes == 0 and batch.n_prefills == 0:
             return None
         self.step = step + 1
@@ -419,96 +374,12 @@ class Scheduler:
         batch.add_prefill(chunk, sequence.computed)
         sequence.computed += chunk
         if sequence.chain_blocks > sequence.registered:
-            self.register_chain(sequence, sequence.computed)
+            register_chain(self.pool, self.block_size, sequence, sequence.computed)
         if sequence.computed == sequence.target:
             self.partials.remove(sequence)
             batch.firsts.append(sequence)
 
-    def _admit(self, batch: Batch, budget: int) -> None:
-        """Admit waiting requests, head of line first, while budget, places and blocks last."""
-        settings = self.settings
-        pool = self.pool
-        size = self.block_size
-        threshold = settings.long_prefill_token_threshold
-        if threshold and self.n_running + self.n_waiting <= 1:
-            threshold = 0
-        max_num_seqs = settings.max_num_seqs
-        while budget > 0 and self.n_waiting and self.n_running < max_num_seqs:
-            sequence = self.head()
-            target = sequence.prompt_tokens + sequence.generated
-            pieces: list[Holding] = []
-            hits = idle_hits = 0
-            if pool.enable_caching and (sequence.chain or sequence.tail is not None):
-                pieces = pool.match(sequence.chain, sequence.tail, (target - 1) // size)
-                for run, lo in pieces:
-                    hits += run.hi - lo
-                    if run.ref == 0:
-                        idle_hits += run.hi - lo
-            computed = hits * size
-            chunk = target - computed
-            if 0 < threshold < chunk:
-                chunk = threshold
-            if chunk > budget:
-                if not settings.enable_chunked_prefill:
-                    break
-                chunk = budget
-            # Cached blocks that nobody holds count as free, so hitting them uses free blocks up.
-            taken = idle_hits - hits + (self.watermark_blocks if self.n_running else 0)
-            free = pool.n_blank + pool.n_free_hashed
-            end = -(-(computed + chunk) // size)
-            if (-(-target // size) if settings.scheduler_reserve_full_isl else end) + taken > free:
-                break
-            if pieces:
-                pool.touch(pieces)
-            pool.take(end - hits)
-            self._pop_head()
-            self.n_waiting -= 1
-            self.n_running += 1
-            self.running.append(sequence)
-            self.admissions += 1
-            sequence.admission = self.admissions
-            sequence.held = pieces
-            sequence.registered = hits
-            sequence.target = target
-            sequence.computed = computed + chunk
-            sequence.hit_tokens = computed
-            if sequence.preemptions == 0:
-                self.prefix_queries_tokens += target
-                self.prefix_hits_tokens += computed
-            if sequence.chain_blocks > hits and pool.enable_caching:
-                self.register_chain(sequence, sequence.computed)
-            batch.add_prefill(chunk, computed)
-            batch.admitted.append(sequence)
-            budget -= chunk
-            if sequence.computed == target:
-                batch.firsts.append(sequence)
-            else:
-                self.partials.append(sequence)
-            sequence.state = PREFILL
-        # Whoever is first now could not go in; until something is freed, nothing can change that
-        # (except the budget, which only a prefill of this very step can have used up).
-        self.head_blocked = self.n_waiting > 0 and not batch.n_prefills
-
-    # -- KV blocks of a sequence -----------------------------------------------------------
-
-    def register_chain(self, sequence: Sequence, tokens: int) -> None:
-        """Make the full blocks of its shared prefix findable, up to `tokens` tokens."""
-        full = min(tokens // self.block_size, sequence.chain_blocks)
-        done = sequence.registered
-        if full <= done or not self.pool.enable_caching:
-            return
-        pool, held = self.pool, sequence.held
-        start = 0
-        for key, n_blocks in sequence.chain:
-            end = start + n_blocks
-            if end > done:
-                pool.register(
-                    pool.node(key), max(done, start) - start, min(full, end) - start, held
-                )
-            if end >= full:
-                break
-            start = end
-        sequence.registered = full
+    # -- registered and free blocks --------------------------------------------------------
 
     def _register_outputs(self) -> None:
         """Decodes of outputs whose content the trace knows register their blocks as they fill.
@@ -524,7 +395,7 @@ class Scheduler:
         Under async scheduling the token that this step computes is not known yet.
         """
         tokens = self.step - sequence.offset + (not self.lag)
-        self.register_chain(sequence, max(sequence.target, tokens))
+        register_chain(self.pool, self.block_size, sequence, max(sequence.target, tokens))
         self.head_blocked = False
 
     def confirmed(self, sequence: Sequence) -> int:
@@ -537,36 +408,8 @@ class Scheduler:
         return sequence.computed
 
     def free(self, sequence: Sequence, registered_tokens: int, for_good: bool = False) -> None:
-        """Give all its blocks back: hashed ones to the queue's end, the others to its front.
-
-        Args:
-            sequence: with exact `computed`.
-            registered_tokens: tokens whose full blocks can be found again.
-            for_good: it will not come back, so nobody can find the blocks behind its chain.
-        """
-        size = self.block_size
-        pool = self.pool
-        total = -(-sequence.computed // size)
-        if not pool.enable_caching:
-            pool.n_blank += total
-            return
-        full = registered_tokens // size
-        first = sequence.chain_blocks
-        if first > sequence.registered:
-            self.register_chain(sequence, registered_tokens)
-        done = max(sequence.registered, first)
-        if full > done:
-            if for_good:
-                pool.release_unfindable(full - done)
-            else:
-                if sequence.tail is None:
-                    sequence.tail = Node(None)
-                pool.register(sequence.tail, done - first, full - first, sequence.held)
-        if sequence.held:
-            pool.release(sequence.held)
-        pool.n_blank += total - full
-        sequence.held = []
-        sequence.registered = 0
+        """Give all blocks of a sequence back; see `blocks.free`."""
+        free(self.pool, self.block_size, sequence, registered_tokens, for_good)
 
     def compact(self) -> None:
         """Drop the dead from `running`."""

@@ -22,8 +22,9 @@ from differential.workloads import (
 )
 
 from fleetsim.sim.clock import ARRIVAL, Clock, rank
+from fleetsim.sim.engine.batch import Batch
 from fleetsim.sim.engine.engine import Engine
-from fleetsim.sim.engine.scheduler import Batch, Scheduler
+from fleetsim.sim.engine.scheduler import Scheduler
 from fleetsim.sim.engine.sequence import (
     DECODE,
     GONE,

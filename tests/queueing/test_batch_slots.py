@@ -136,7 +136,7 @@ def test_one_slot_is_an_mm1_queue(tmp_path: Path) -> None:
 def test_mmc_with_power(tmp_path: Path, servers: int, utilization: float) -> None:
     queue = mmc(servers * utilization / SERVICE_S, SERVICE_S, servers)
     systems = [
-        float(_requests(tmp_path, seed, servers, utilization, 60_000)["e2e_s"][6000:].mean())
+        float(_requests(tmp_path, seed, servers, utilization, 20_000)["e2e_s"][2000:].mean())
         for seed in range(REPLICATIONS)
     ]
-    assert_mean_is(queue.mean_time_in_system_s + STEP_S / 2, systems, 0.06)
+    assert_mean_is(queue.mean_time_in_system_s + STEP_S / 2, systems, 0.15)

@@ -67,6 +67,7 @@ class Engine:
         "_run",
         "_run_changes",
         "_run_done",
+        "_run_ons",
         "_start_s",
         "_step_rank",
         "_wake_rank",
@@ -117,6 +118,8 @@ class Engine:
         self._run: DecodeRun | None = None
         self._run_changes = -1
         self._run_done = 0
+        # Decodes of the step that starts now whose token nobody gets.
+        self._run_ons = 0
         # Of the decode steps it has, the log takes a whole run at its end.
         self._log = log
 
@@ -247,11 +250,14 @@ class Engine:
             for sequence in self._firsts:
                 if sequence.state != GONE:
                     listener.first_token(sequence, now)
+        decoding = scheduler.n_decodes
         for sequence in scheduler.update():
             listener.finished(sequence, now)
         if scheduler.pool.changes:
             listener.cache_changed()
         if batch is not None:
+            # Async: those that have just ended by a stop token are in the batch all the same.
+            self._run_ons = decoding - scheduler.n_decodes
             self._begin(batch, now)
             return
         self._in_flight = False
@@ -295,6 +301,7 @@ class Engine:
             return
         if self._busy_since_s is None:
             self._busy_since_s = now
+        self._run_ons = 0
         self._begin(batch, now)
 
     def _begin(self, batch: Batch, now: float) -> None:
@@ -308,8 +315,8 @@ class Engine:
                 self._end_run()
             end = self._end_s = now + self.step_s(batch)
             self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
-            if self._log is not None and batch.n_decodes:
-                self._log.add_step(end - now, batch.n_decodes)
+            if self._log is not None and batch.n_decodes > self._run_ons:
+                self._log.add_step(end - now, batch.n_decodes - self._run_ons)
         else:
             end = self._begin_decodes(batch, now)
         self._alarm = self.clock.at(end, self._step_rank, self._on_step_end)
@@ -329,8 +336,8 @@ class Engine:
             # Async: one of them has run on past its stop token; the steps that follow differ.
             self._end_run()
             end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
-            if self._log is not None:
-                self._log.add_step(end - now, n)
+            if self._log is not None and n > self._run_ons:
+                self._log.add_step(end - now, n - self._run_ons)
         most = self._most_leap
         if not most:
             return end

@@ -104,5 +104,6 @@ def test_mm1_with_power(tmp_path: Path, utilization: float) -> None:
     queue = mm1(utilization / SERVICE_S, SERVICE_S)
     count = {0.7: 20_000, 0.9: 60_000, 0.95: 120_000}[utilization]
     systems, waits = _means(tmp_path, "exponential", utilization, count, count // 20)
-    assert_mean_is(queue.mean_time_in_system_s, systems, 0.2)
-    assert_mean_is(queue.mean_wait_s, waits, 0.2)
+    power = 0.3 if utilization > 0.9 else 0.2
+    assert_mean_is(queue.mean_time_in_system_s, systems, power)
+    assert_mean_is(queue.mean_wait_s, waits, power)

@@ -25,8 +25,8 @@ _MEASURES = {
     "token",
     "queue_s": "seconds from joining the engine's waiting queue to being first scheduled; vLLM's "
     "request_queue_time_seconds",
-    "itl_s": "seconds between one token of a request and its next at the engine, every gap that "
-    "ended in the measurement window, from a histogram with bins 1 % wide; vLLM's "
+    "itl_s": "seconds between one token of a request and its next at the engine, every gap of the "
+    "whole run, warm-up and cool-down included, from a histogram with bins 1 % wide; vLLM's "
     "inter_token_latency_seconds",
 }
 _STATISTICS = {

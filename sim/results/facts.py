@@ -63,7 +63,7 @@ class PoolFacts:
             engine and version that it stands for, such as "vLLM 0.24.0".
         requests_integral_s: time integral of the number of requests in the pool (dispatched to
             a replica, and not yet out of its engine), kept apart from the journeys.
-        itl: gaps between tokens at the engine, those that ended in the measurement window.
+        itl: gaps between tokens at the engine, over the whole run.
         slow_paths: how often the engines left the fast path, by name.
         slo_capacity_per_s: highest offered rate at which the SLO holds, None while unknown.
     """

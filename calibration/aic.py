@@ -6,6 +6,7 @@ The package is an extra: it is 110 MB and only needed to make profiles, not to u
 import importlib.metadata
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -155,10 +156,9 @@ class AicPrices:
 
 def _sdk() -> ModuleType:
     try:
-        from aiconfigurator_core import sdk
+        return import_module("aiconfigurator_core.sdk")
     except ImportError as error:
         raise InputError(
             f"{PACKAGE} is not installed; it holds the measured kernel tables: "
             "pip install 'fleetsim[aic]'"
         ) from error
-    return sdk

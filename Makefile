@@ -18,7 +18,7 @@ VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 VLLM_RUN := VLLM_CACHE_ROOT=$(CURDIR)/$(VLLM_VENV)/cache PYTHONPATH=$(VLLM_VENV)/vllm-$(VLLM) \
 	$(VLLM_VENV)/bin/python -W ignore::FutureWarning
 
-.PHONY: help demo test check-slow differential lint format types compiled docs renew-docs bench clean
+.PHONY: help demo test check-slow differential lint format types compiled docs renew-docs bench bench-hot clean
 
 help:
 	@echo "make demo        install, then simulate the sample trace on four H100s"
@@ -74,10 +74,12 @@ docs: $(VENV)/.installed-dev
 renew-docs: $(VENV)/.installed-dev
 	RENEW_DOCS=1 $(BIN)/python -m pytest tests/docs -k every_block
 
-bench: $(VENV)/.installed-dev
+bench: bench-hot
+	$(BIN)/python tests/benchmarks/speed.py
+
+bench-hot: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-max-time=0.5 \
 		--benchmark-columns=median,iqr,ops
-	$(BIN)/python tests/benchmarks/speed.py
 
 clean:
 	rm -rf $(VENV) .venv-types .venv-compiled $(VLLM_VENV) build dist runs/demo fleetsim.egg-info

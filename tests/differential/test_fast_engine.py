@@ -207,20 +207,20 @@ def test_mooncake(shared_dir: Path, settings: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", MODES, ids=mode_name)
-@pytest.mark.parametrize("blocks", [900, 1500, 3000])
+@pytest.mark.parametrize("blocks", [900, 2000])
 def test_more_of_azure(shared_dir: Path, settings: dict[str, Any], blocks: int) -> None:
-    trace = load_trace(shared_dir / AZURE_CONV).head(2000)
+    trace = load_trace(shared_dir / AZURE_CONV).head(1000)
     recording = same(from_trace(trace, 4.0, blocks, **settings))
     assert sum(len(row.preempted) for row in recording.rows) > 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", MODES, ids=mode_name)
-@pytest.mark.parametrize("blocks", [8_000, 16_000])
+@pytest.mark.parametrize("blocks", [7_700, 12_000])
 def test_mooncake_at_full_length(shared_dir: Path, settings: dict[str, Any], blocks: int) -> None:
-    trace = load_trace(shared_dir / MOONCAKE).head(400)
+    trace = load_trace(shared_dir / MOONCAKE).head(300)
     recording = same(from_trace(trace, 4.0, blocks, **settings))
-    assert sum(len(row.preempted) for row in recording.rows) > 5
+    assert sum(len(row.preempted) for row in recording.rows) > 2
 
 
 # -- planted faults ------------------------------------------------------------------------------

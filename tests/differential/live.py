@@ -6,7 +6,7 @@
 1. The requests, as they reached the engine, go through fleetsim's engine with the recorded step
    durations: every step must be the same. This is a gate.
 2. A step cost is fitted to the recorded steps, and the run simulated from its arrivals alone:
-   mean TTFT, TPOT and E2E are reported beside the measured ones. This is no gate: a busy machine
+   TTFT, TPOT and E2E are reported beside the measured ones. This is no gate: a busy machine
    has no constant speed.
 """
 
@@ -15,13 +15,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 # last: the engine under test may import the checkout
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+import numpy as np
 from differential import fast_engine, live_seconds, live_vllm
 from differential.compare import differing_steps, first_difference
 from differential.coverage import happened
@@ -53,7 +54,7 @@ def same_schedule(live: LiveRun) -> bool:
 
 
 def report_seconds(live: LiveRun) -> None:
-    """Print the fit, and the means measured and simulated."""
+    """Print the fit, and latencies measured and simulated."""
     fit = live_seconds.fit(live.recording)
     print(
         f"  step cost fitted to {fit.steps:,} steps: R2 {fit.r_squared:.3f},"
@@ -61,12 +62,15 @@ def report_seconds(live: LiveRun) -> None:
     )
     measured = live_seconds.measured(live.workload, live.recording, live.due_s)
     simulated = live_seconds.simulated(live.workload, live.due_s, fit.parameters)
-    for name, value_s in asdict(measured).items():
-        other_s = asdict(simulated)[name]
-        print(
-            f"    mean {name[:-2].upper():5} measured {value_s * 1e3:8.1f} ms,"
-            f" simulated {other_s * 1e3:8.1f} ms ({other_s / value_s - 1.0:+.1%})"
-        )
+    for item in fields(measured):
+        was_s, is_s = getattr(measured, item.name), getattr(simulated, item.name)
+        for statistic in (np.mean, np.median):
+            print(
+                f"    {statistic.__name__:6} {item.name[:-2].upper():4}"
+                f" measured {statistic(was_s) * 1e3:8.1f} ms,"
+                f" simulated {statistic(is_s) * 1e3:8.1f} ms"
+                f" ({statistic(is_s) / statistic(was_s) - 1.0:+.1%})"
+            )
 
 
 def main() -> int:
@@ -74,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--requests", type=int, default=240)
-    parser.add_argument("--rate", type=float, default=12.0, help="requests per second")
+    parser.add_argument("--rate", type=float, default=8.0, help="requests per second")
     parser.add_argument("--policy", default="fcfs", choices=["fcfs", "priority"])
     parser.add_argument("--long-prefill-token-threshold", type=int, default=0)
     options = parser.parse_args()

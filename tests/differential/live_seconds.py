@@ -41,11 +41,11 @@ class Fit:
 
 @dataclass(slots=True)
 class Latency:
-    """Means over the requests that were not aborted, in seconds."""
+    """Of each request that was not aborted, in order of arrival; TPOT of those with two tokens."""
 
-    ttft_s: float
-    tpot_s: float
-    e2e_s: float
+    ttft_s: Floats
+    tpot_s: Floats
+    e2e_s: Floats
 
 
 def fit(recording: Recording) -> Fit:
@@ -157,4 +157,4 @@ def _latency(
         e2e.append(end_s[name] - due_s[name])
         if request["output_tokens"] > 1:
             tpot.append((end_s[name] - first_token_s[name]) / (request["output_tokens"] - 1))
-    return Latency(float(np.mean(ttft)), float(np.mean(tpot)), float(np.mean(e2e)))
+    return Latency(np.array(ttft), np.array(tpot), np.array(e2e))

@@ -35,7 +35,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 __all__ = ["LiveRun", "engine", "run", "vllm_version"]
 
-_LAYERS, _HIDDEN, _HEADS, _KV_HEADS = 4, 512, 8, 4
+_LAYERS, _HIDDEN, _HEADS, _KV_HEADS = 2, 512, 8, 4
 
 
 @dataclass(slots=True)

@@ -310,8 +310,12 @@ class Scheduler:
         if steps > most:
             steps = most
         pool = self.pool
-        # Who listens to the cache's changes hears of an eviction when it happens.
-        free = pool.n_blank if pool.changes is not None else pool.n_blank + pool.n_free_hashed
+        free = pool.n_blank
+        if pool.changes is None:
+            free += pool.n_free_hashed
+        elif pool.changes:
+            # Who listens to the cache's changes hears of an eviction at the end of its step.
+            return 0
         if free < (steps // self.block_size + 1) * self.n_decodes:
             steps = self._steps_with_blocks(steps, free)
         return steps

@@ -65,15 +65,7 @@ class DecodeRun:
 
     def steps_by(self, time_s: float) -> int:
         """How many steps have ended at `time_s` or before."""
-        elapsed_s = time_s - self._grown_s
-        if elapsed_s < 0.0:
-            steps = (time_s - self.start_s) / self.flat_s
-        else:
-            # The root of k * base + slope * k * (k - 1) / 2 = elapsed, in the form that does not
-            # cancel when the slope is small.
-            half = self.base_s - 0.5 * self.slope_s
-            root = 2.0 * elapsed_s / (half + sqrt(half * half + 2.0 * self.slope_s * elapsed_s))
-            steps = self.n_flat + root
+        steps = self._steps(time_s)
         whole = int(steps)
         if _CLOSE < steps - whole < 1.0 - _CLOSE:
             return whole
@@ -83,3 +75,26 @@ class DecodeRun:
         while whole > 0 and self.end_s(whole) > time_s:
             whole -= 1
         return whole
+
+    def steps_before(self, time_s: float) -> int:
+        """How many steps have ended before `time_s`."""
+        steps = self._steps(time_s)
+        whole = int(steps)
+        if _CLOSE < steps - whole < 1.0 - _CLOSE:
+            return whole
+        while self.end_s(whole + 1) < time_s:
+            whole += 1
+        while whole > 0 and self.end_s(whole) >= time_s:
+            whole -= 1
+        return whole
+
+    def _steps(self, time_s: float) -> float:
+        """The same, but for rounding, as a real number that grows steadily with time."""
+        elapsed_s = time_s - self._grown_s
+        if elapsed_s < 0.0:
+            return (time_s - self.start_s) / self.flat_s
+        # The root of k * base + slope * k * (k - 1) / 2 = elapsed, in the form that does not
+        # cancel when the slope is small.
+        half = self.base_s - 0.5 * self.slope_s
+        root = 2.0 * elapsed_s / (half + sqrt(half * half + 2.0 * self.slope_s * elapsed_s))
+        return self.n_flat + root

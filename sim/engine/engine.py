@@ -13,7 +13,8 @@ scheduler takes arrivals and aborts in, as vLLM's engine core does:
   waiting up to one step longer than vLLM's.)
 
 Leaps: while the batch stays the same (decodes only, no arrival, no end, enough blocks), many
-steps are one event. What cuts a leap short (an arrival, an abort) does so at the boundary at which
+steps are one event, and so is a prefill step with the decodes behind it, but for an alarm that
+tells of its first tokens. What cuts a leap short (an arrival, an abort) does so at the boundary at which
 the step-by-step engine would have noticed it.
 """
 
@@ -59,6 +60,7 @@ class Engine:
         "_busy_since_s",
         "_due_s",
         "_end_s",
+        "_first_alarm",
         "_firsts",
         "_in_flight",
         "_leap",
@@ -115,6 +117,7 @@ class Engine:
         self._end_s = 0.0
         self._leap = 0
         self._firsts: list[Sequence] = []
+        self._first_alarm = -1
         self._run: DecodeRun | None = None
         self._run_changes = -1
         self._run_done = 0
@@ -182,21 +185,21 @@ class Engine:
     def decode_tokens(self) -> int:
         """Context tokens of the sequences that decode now, their first token being out."""
         scheduler = self.scheduler
+        tokens = scheduler.context_tokens
+        if self._firsts and self._in_flight:
+            return tokens - sum(
+                sequence.target
+                for sequence in self._firsts
+                if sequence.state == DECODE and not sequence.generated
+            )
         if not self._leap:
-            tokens = scheduler.context_tokens
-            if self._firsts and self._in_flight:
-                tokens -= sum(
-                    sequence.target
-                    for sequence in self._firsts
-                    if sequence.state == DECODE and not sequence.generated
-                )
             return tokens
         if self.lag:
             started = self._leap_steps_started()
         else:
             # A step that could start at this instant is scheduled after all else that happens now.
             started = min(self._steps_ended_before(self.clock.now), self._leap)
-        return scheduler.context_tokens + started * scheduler.n_decodes
+        return tokens + started * scheduler.n_decodes
 
     def delivered_tokens(self, sequence: Sequence) -> int:
         """Output tokens of a sequence that are out by now."""
@@ -233,23 +236,25 @@ class Engine:
         scheduler = self.scheduler
         listener = self.listener
         now = self.clock.now
-        if self._leap:
-            scheduler.leap(self._leap)
-            self._account(self._leap)
+        leap = self._leap
+        start_s = self._start_s
+        if leap:
+            # All of its steps have ended; the last one began when the one before it ended.
+            scheduler.leap(leap)
+            self._account(leap)
+            start_s = self._run.end_s(self._run_done - 1)  # type: ignore[union-attr]
         batch = None
         if self.lag:
             if self._arrivals:
-                self._take_arrivals(self._last_start_s())
+                self._take_arrivals(start_s)
             batch = scheduler.schedule()
             if scheduler.preempted or (batch is not None and batch.admitted):
-                self._tell(batch, self._last_start_s(), now)
+                self._tell(batch, start_s, now)
         if self._aborts:
             # Sync: one at this very instant waits for the schedule, as if no leap had been cut.
             self._do_aborts(inf if self.lag else now)
         if self._firsts:
-            for sequence in self._firsts:
-                if sequence.state != GONE:
-                    listener.first_token(sequence, now)
+            self._tell_firsts(now)
         decoding = scheduler.n_decodes
         for sequence in scheduler.update():
             listener.finished(sequence, now)
@@ -310,52 +315,58 @@ class Engine:
         self._start_s = now
         self._firsts = batch.firsts
         self._leap = 0
-        if batch.n_prefills:
-            if self._run is not None:
-                self._end_run()
-            end = self._end_s = now + self.step_s(batch)
-            self.scheduled_tokens += batch.n_decodes + batch.prefill_tokens
-            if self._log is not None and batch.n_decodes > self._run_ons:
-                self._log.add_step(end - now, batch.n_decodes - self._run_ons)
-        else:
-            end = self._begin_decodes(batch, now)
-        self._alarm = self.clock.at(end, self._step_rank, self._on_step_end)
-
-    def _begin_decodes(self, batch: Batch, now: float) -> float:
-        """A decode step, and the leap behind it. Returns when the last of them ends."""
-        scheduler = self.scheduler
         n = batch.n_decodes
-        self.scheduled_tokens += n
-        if n == scheduler.n_decodes:
+        if batch.n_prefills == 0 and n == self.scheduler.n_decodes:
+            self.scheduled_tokens += n
             run = self._run
-            if run is None or scheduler.decode_changes != self._run_changes:
+            if run is None or self.scheduler.decode_changes != self._run_changes:
                 run = self._begin_run(now, batch.kv_tokens)
             done = self._run_done = self._run_done + 1
             end = self._end_s = run.end_s(done)
         else:
-            # Async: one of them has run on past its stop token; the steps that follow differ.
-            self._end_run()
-            end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
+            # A prefill, or, async, a decode that has run on past its stop token: a step by itself.
+            if self._run is not None:
+                self._end_run()
+            if batch.n_prefills:
+                self.scheduled_tokens += n + batch.prefill_tokens
+                end = self._end_s = now + self.step_s(batch)
+            else:
+                self.scheduled_tokens += n
+                end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
             if self._log is not None and n > self._run_ons:
                 self._log.add_step(end - now, n - self._run_ons)
         most = self._most_leap
-        if not most:
-            return end
+        if most:
+            leap = self._find_leap(most)
+            if leap > 0:
+                if self._firsts:
+                    self._first_alarm = self.clock.at(end, self._step_rank, self._on_first_tokens)
+                end = self._run.end_s(self._run_done + leap)  # type: ignore[union-attr]
+        self._alarm = self.clock.at(end, self._step_rank, self._on_step_end)
+
+    def _find_leap(self, most: int) -> int:
+        """How many steps of the running sequences alone are sure to follow the one that begins."""
+        scheduler = self.scheduler
         arrivals = self._arrivals
         watch = bool(arrivals) and not self._indifferent()
-        if watch and arrivals[0][0] <= (now if self.lag else end):
-            return end  # the very next schedule sees it
+        if watch and arrivals[0][0] <= (self._start_s if self.lag else self._end_s):
+            return 0  # the very next schedule sees it
         leap = scheduler.leap_limit(most)
         if leap <= 0:
-            return end
+            return 0
         if self._run is None:
-            self._begin_run(end, scheduler.context_tokens)
+            self._begin_run(self._end_s, scheduler.context_tokens)
         self._leap = leap
         if watch:
             seen = self._seen_after(arrivals[0][0])
             if seen < leap:
-                self._leap = seen
-        return self._end_of(self._leap)
+                self._leap = leap = seen
+        return leap
+
+    def _on_first_tokens(self, alarm: int) -> None:
+        """The first of the steps in flight ends; nothing else happens before the leap's end."""
+        if alarm == self._first_alarm and self._leap:
+            self._tell_firsts(self.clock.now)
 
     def _begin_run(self, start_s: float, kv_tokens: int) -> DecodeRun:
         """From now on the decoding sequences do nothing but decode."""
@@ -404,8 +415,12 @@ class Engine:
 
     def _steps_ended_before(self, time_s: float) -> int:
         """How many of the steps in flight end before `time_s`."""
-        ended = self._steps_ended_by(time_s)
-        return ended - 1 if ended and self._end_of(ended - 1) == time_s else ended
+        if time_s <= self._end_s:
+            return 0
+        if not self._leap or self._run is None:
+            return 1
+        ended = self._run.steps_before(time_s) - self._run_done
+        return 1 + (ended if ended < self._leap else self._leap)
 
     def _leap_steps_started(self) -> int:
         """How many of the leap's steps have begun by now."""
@@ -451,12 +466,6 @@ class Engine:
         self.scheduled_tokens += leap * self.scheduler.n_decodes
         self._run_done += leap
 
-    def _last_start_s(self) -> float:
-        """When the last of the steps in flight started, the leap having been accounted for."""
-        if not self._leap:
-            return self._start_s
-        return self._run.end_s(self._run_done - 1)  # type: ignore[union-attr]
-
     def _take_arrivals(self, until_s: float) -> None:
         arrivals = self._arrivals
         taken = 0
@@ -482,6 +491,12 @@ class Engine:
             sequence.state = GONE
         else:
             self.scheduler.abort(sequence)
+
+    def _tell_firsts(self, now: float) -> None:
+        for sequence in self._firsts:
+            if sequence.state != GONE:
+                self.listener.first_token(sequence, now)
+        self._firsts = []
 
     def _tell(self, batch: Batch | None, now: float, last_token_s: float) -> None:
         for sequence in self.scheduler.preempted:

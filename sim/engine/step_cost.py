@@ -185,7 +185,9 @@ class StepCost:
         gpu_s += self._prefill_s
         gpu_s += self._square_s * prefill_sq
         gpu_s += self._context_s * prefill_ctx
-        _, _, floor_s, extra_s = self.decode_terms(n_decodes + n_prefills)
+        n_seqs = n_decodes + n_prefills
+        known = self._decode_terms
+        _, _, floor_s, extra_s = known[n_seqs] if n_seqs < len(known) else self.decode_terms(n_seqs)
         return (gpu_s if gpu_s > floor_s else floor_s) + extra_s
 
     def _tokens_s(self, tokens: int) -> float:

@@ -22,7 +22,7 @@ from fleetsim.sim.results.schema import (
     TABLES,
     TIMELINE,
     USAGE,
-    requests_table,
+    RequestRows,
 )
 from fleetsim.sim.results.store import FolderStore, MemoryStore, Store, write_json
 
@@ -51,8 +51,8 @@ class Recorder:
     __slots__ = (
         "_chunk",
         "_decisions",
-        "_journeys",
         "_pool_codes",
+        "_requests",
         "_samples",
         "_samples_limit",
         "_transitions",
@@ -62,7 +62,7 @@ class Recorder:
     def __init__(self, folder: Path | None, *, chunk: int = 8192) -> None:
         self.store: Store = MemoryStore() if folder is None else FolderStore.create(folder)
         self._chunk = chunk
-        self._journeys: list[Journey] = []
+        self._requests = RequestRows()
         self._samples = array("d")
         self._samples_limit = _TIMELINE_CHUNK * _TIMELINE_COLUMNS
         self._pool_codes: dict[str, int] = {}
@@ -70,11 +70,11 @@ class Recorder:
         self._decisions: list[tuple[float, int, int, str, int, str, Sequence[float] | None]] = []
 
     def journey(self, journey: Journey) -> None:
-        """Keep a journey that has ended; it must not change any more."""
-        journeys = self._journeys
-        journeys.append(journey)
-        if len(journeys) >= self._chunk:
-            self._flush_journeys()
+        """Keep a journey that has ended."""
+        requests = self._requests
+        requests.add(journey)
+        if len(requests) >= self._chunk:
+            self._flush_requests()
 
     def sample(
         self,
@@ -122,8 +122,8 @@ class Recorder:
 
     def flush(self) -> None:
         """Hand all rows that are still held back to the store."""
-        if self._journeys:
-            self._flush_journeys()
+        if self._requests:
+            self._flush_requests()
         if self._samples:
             self._flush_samples()
         if self._decisions:
@@ -146,9 +146,9 @@ class Recorder:
             {"status": status, "schema_version": RESULT_SCHEMA_VERSION, "rows": rows_written},
         )
 
-    def _flush_journeys(self) -> None:
-        self.store.append("requests", requests_table(self._journeys))
-        self._journeys = []
+    def _flush_requests(self) -> None:
+        self.store.append("requests", self._requests.table())
+        self._requests = RequestRows()
 
     def _flush_samples(self) -> None:
         rows = np.frombuffer(self._samples).reshape(-1, _TIMELINE_COLUMNS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import attrgetter
+from struct import Struct
 
 import numpy as np
 import pyarrow as pa
@@ -132,16 +132,48 @@ TABLES: dict[str, pa.Schema] = {
 """Every table that a result may hold. `requests`, `timeline` and `decisions` come in parts."""
 
 
-def _column(name: str, kind: pa.DataType, sources: Sequence[object]) -> pa.Array:
-    values = map(attrgetter(name), sources)
-    if pa.types.is_string(kind):
-        return pa.array(list(values), kind)
-    return pa.array(np.fromiter(values, kind.to_pandas_dtype(), len(sources)), kind)
+class RequestRows:
+    """Rows of the `requests` table, packed one by one as journeys end."""
+
+    __slots__ = ("_numbers", "_texts")
+
+    def __init__(self) -> None:
+        self._numbers = bytearray()
+        self._texts: list[tuple[str | None, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, journey: Journey) -> None:
+        """Append a journey as it is now."""
+        self._numbers += _pack(*_numbers_of(journey))
+        self._texts.append(_texts_of(journey))
+
+    def table(self) -> pa.Table:
+        """All rows, in the order in which they were added."""
+        numbers = np.frombuffer(self._numbers, _NUMBERS)
+        texts = dict(zip(_TEXTS, zip(*self._texts, strict=True), strict=True))
+        columns = [
+            pa.array(texts[name] if name in texts else numbers[name].copy(), kind)
+            for name, kind in (*_FROM_REQUEST, *_FROM_JOURNEY)
+        ]
+        return pa.Table.from_arrays(columns, schema=REQUESTS)
 
 
-def requests_table(journeys: Sequence[Journey]) -> pa.Table:
-    """The journeys as rows of the `requests` table, in the order given."""
-    requests = [journey.request for journey in journeys]
-    columns = [_column(name, kind, requests) for name, kind in _FROM_REQUEST]
-    columns += [_column(name, kind, journeys) for name, kind in _FROM_JOURNEY]
-    return pa.Table.from_arrays(columns, schema=REQUESTS)
+_PLACES = {
+    **{name: f"request.{name}" for name, _ in _FROM_REQUEST},
+    **{name: name for name, _ in _FROM_JOURNEY},
+}
+_TEXTS = [field.name for field in REQUESTS if pa.types.is_string(field.type)]
+_NUMBERS = np.dtype(
+    [
+        (field.name, field.type.to_pandas_dtype())
+        for field in REQUESTS
+        if not pa.types.is_string(field.type)
+    ]
+)
+assert _NUMBERS.names is not None
+_texts_of = attrgetter(*(_PLACES[name] for name in _TEXTS))
+_numbers_of = attrgetter(*(_PLACES[name] for name in _NUMBERS.names))
+_STRUCT_CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.bool_(): "?"}
+_pack = Struct("=" + "".join(_STRUCT_CODES[REQUESTS.field(n).type] for n in _NUMBERS.names)).pack

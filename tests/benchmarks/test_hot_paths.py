@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from unit.policies.fakes import FakeRequest, pool_of
+from unit.results.fake_run import fake_journeys
 
 from fleetsim.calibration import load_profile
 from fleetsim.policies import build
@@ -19,6 +20,7 @@ from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.randomness import Draws
+from fleetsim.sim.results.recorder import Recorder
 from fleetsim.sim.scenario import load_scenario
 from fleetsim.sim.simulate import simulate
 from fleetsim.traces import build_segments, load_sample
@@ -98,3 +100,15 @@ def test_a_small_run(benchmark: Benchmark) -> None:
         return int(result.summary["requests"]["completed"])
 
     assert benchmark.pedantic(run, rounds=3) == EVENTS
+
+
+def test_keeping_a_journey(benchmark: Benchmark) -> None:
+    """From the object to its row, a share of the flush included."""
+    recorder = Recorder(None)
+    journeys = fake_journeys(8192)
+
+    def keep_all() -> None:
+        for journey in journeys:
+            recorder.journey(journey)
+
+    benchmark(keep_all)

@@ -56,6 +56,8 @@ def test_steps_by_is_the_inverse_to_the_last_bit(
     assert run.steps_by((end_s + run.end_s(steps + 1)) / 2) == steps
     if steps:
         assert run.steps_by(np.nextafter(end_s, -np.inf)) == steps - 1
+        assert run.steps_before(end_s) == steps - 1
+    assert run.steps_before(np.nextafter(end_s, np.inf)) == steps
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)

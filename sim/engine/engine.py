@@ -14,8 +14,8 @@ scheduler takes arrivals and aborts in, as vLLM's engine core does:
 
 Leaps: while the batch stays the same (decodes only, no arrival, no end, enough blocks), many
 steps are one event, and so is a prefill step with the decodes behind it, but for an alarm that
-tells of its first tokens. What cuts a leap short (an arrival, an abort) does so at the boundary at which
-the step-by-step engine would have noticed it.
+tells of its first tokens. What cuts a leap short (an arrival, an abort) does so at the boundary at
+which the step-by-step engine would have noticed it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from fleetsim.sim.request import Journey, Request
 from fleetsim.sim.scenario import Scenario
 from fleetsim.traces import PrefixSegments, Trace
 
-_CHUNK = 8192
+_CHUNK = 1024
 
 Ints = npt.NDArray[np.int64]
 

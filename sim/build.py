@@ -241,4 +241,4 @@ def _transform_line(transform: dict[str, object]) -> str:
         for key, value in transform.items()
         if key != "name" and isinstance(value, int | float) and not isinstance(value, bool)
     }
-    return " ".join([str(transform.get("name")), *(f"{k}={v:g}" for k, v in plain.items())])
+    return " ".join([str(transform.get("name")), *(f"{k}={v}" for k, v in plain.items())])

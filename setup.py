@@ -28,6 +28,7 @@ HOT = (
     "engine/decode_run",
     "engine/engine",
     "engine/kv_cache",
+    "engine/lora",
     "engine/running",
     "engine/scheduler",
     "engine/sequence",

@@ -432,9 +432,17 @@ class Engine:
         return started if started < leap else leap
 
     def _indifferent(self) -> bool:
-        """Under FCFS, arrivals behind a head of line that cannot go in change nothing."""
+        """Under FCFS, arrivals behind a head of line that cannot go in change nothing.
+
+        Unless they may pass it, because all that wait do so for a LoRA slot.
+        """
         scheduler = self.scheduler
-        return scheduler.head_blocked and scheduler.n_waiting > 0 and not scheduler.by_priority
+        return (
+            scheduler.head_blocked
+            and scheduler.n_waiting > 0
+            and not scheduler.by_priority
+            and not scheduler.all_passed_over
+        )
 
     def _waits_in_vllm(self, sequence: Sequence) -> bool:
         """Whether vLLM would have it in its queue by now, though we have not looked at it yet."""

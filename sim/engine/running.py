@@ -40,10 +40,10 @@ def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False)
             victim.computed += scheduled_now
         registered = scheduler.confirmed(victim)
     scheduler.free(victim, registered)
+    scheduler.leave_running(victim, victim.state)
     victim.state = WAITING
     victim.computed = 0
     victim.preemptions += 1
-    scheduler.n_running -= 1
     scheduler.preemptions += 1
     scheduler.fruitless_preemptions += 1
     if scheduler.fruitless_preemptions > _FRUITLESS_PREEMPTIONS:

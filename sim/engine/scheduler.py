@@ -21,6 +21,7 @@ from fleetsim.sim.engine import running
 from fleetsim.sim.engine.batch import Batch
 from fleetsim.sim.engine.blocks import free, register_chain
 from fleetsim.sim.engine.kv_cache import BlockPool
+from fleetsim.sim.engine.lora import LoraSlots
 from fleetsim.sim.engine.sequence import (
     DECODE,
     GONE,
@@ -51,8 +52,11 @@ class Scheduler:
         needs_block: of these, how many need a block in the steps whose number modulo the block
             size is the index.
         partials: running sequences in PREFILL, in order of admission.
-        head_blocked: the first waiting request could not be admitted, and nothing has happened
+        head_blocked: none of the waiting requests could be admitted, and nothing has happened
             since that could change that.
+        all_passed_over: all of them wait for a LoRA slot, as of when `head_blocked` was found; one
+            that arrives may pass them.
+        lora: the adapters that run; None without `max_loras`.
         preempted: sequences preempted by the last `schedule`, in order.
         fruitless_preemptions: preemptions since a request last ended.
         preemptions, shortage_steps, stalled_steps: counts of what is rare: preemptions, steps
@@ -84,6 +88,10 @@ class Scheduler:
         self.chained: dict[Sequence, None] = {}
         self.ending: list[Sequence] = []
         self.head_blocked = False
+        self.all_passed_over = False
+        self.lora: LoraSlots | None = None
+        if settings.max_loras is not None:
+            self.lora = LoraSlots(settings.max_loras, settings.engine_version != "0.32")
         self.preempted: list[Sequence] = []
         self.admissions = 0
         self.preemptions = 0
@@ -103,7 +111,7 @@ class Scheduler:
             self.head_blocked = False
         else:
             self.waiting.append(sequence)
-            if self.n_waiting == 0:
+            if self.n_waiting == 0 or self.all_passed_over:
                 self.head_blocked = False
         self.n_waiting += 1
 
@@ -114,6 +122,14 @@ class Scheduler:
         else:
             self.waiting.appendleft(sequence)  # type: ignore[union-attr]
         self.n_waiting += 1
+
+    def put_back_all(self, passed_over: list[Sequence]) -> None:
+        """Those that `admit` took off the queue and passed over stand in it as they did before."""
+        if self.by_priority:
+            for sequence in passed_over:
+                heappush(self.waiting, sequence)  # type: ignore[arg-type]
+        else:
+            self.waiting.extendleft(reversed(passed_over))  # type: ignore[union-attr]
 
     def head(self) -> Sequence:
         """The first live waiting request; there is one."""
@@ -186,7 +202,7 @@ class Scheduler:
             else:
                 if state == DECODE:
                     self.leave_decode(sequence)
-                self.n_running -= 1
+                self.leave_running(sequence, state)
                 # The KV of the last token is never computed.
                 registered = sequence.prompt_tokens + sequence.output_tokens - 1
                 self.free(sequence, registered, for_good=True)
@@ -213,10 +229,17 @@ class Scheduler:
                 if state == DECODE:
                     self.leave_decode(sequence)
                 registered = self.confirmed(sequence)
-            self.n_running -= 1
+            self.leave_running(sequence, state)
             self.free(sequence, registered, for_good=True)
         sequence.state = GONE
         self.head_blocked = False
+
+    def leave_running(self, sequence: Sequence, state: int) -> None:
+        """A sequence in this running state gives up its place, and the LoRA slot if it has one."""
+        self.n_running -= 1
+        lora = self.lora
+        if lora is not None and (state != LAST_STEP_DONE or lora.until_the_end):
+            lora.leave(sequence.adapter)
 
     # -- decode aggregates -----------------------------------------------------------------
 
@@ -267,6 +290,10 @@ class Scheduler:
                 sequence.state = LAST_STEP_DONE
                 if not self.settings.enable_chunked_prefill:
                     self.head_blocked = False  # for one decode less leaves a larger budget
+                lora = self.lora
+                if lora is not None and sequence.adapter and not lora.until_the_end:
+                    lora.leave(sequence.adapter)
+                    self.head_blocked = False
             self.ending.append(sequence)
 
     def delay(self, sequence: Sequence) -> None:

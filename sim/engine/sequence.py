@@ -26,8 +26,10 @@ class Sequence:
         capped: whether the scheduler can tell beforehand which token is the last (max_tokens or
             max_model_len reached there); async scheduling then schedules no step too many.
         chain: (segment id, blocks) of shared prefix from the root; may go on into the output
-            where the trace knows its content.
+            where the trace knows its content. The adapter is part of the content: the same tokens
+            under two adapters are two segments.
         chain_blocks: blocks in chain.
+        adapter: number of its LoRA adapter, 0 for none.
         owner: what the caller hangs on it (a journey); the engine never looks.
         generated: output tokens known so far, exact whenever it is not in DECODE.
         computed: tokens whose KV is scheduled, exact whenever it is not in DECODE.
@@ -42,6 +44,7 @@ class Sequence:
     """
 
     __slots__ = (
+        "adapter",
         "admission",
         "arrival_s",
         "capped",
@@ -75,6 +78,7 @@ class Sequence:
         chain: list[tuple[int, int]],
         priority: int = 0,
         owner: Any = None,
+        adapter: int = 0,
     ) -> None:
         self.request_id = request_id
         self.arrival_s = arrival_s
@@ -85,6 +89,7 @@ class Sequence:
         self.chain_blocks = sum(n for _, n in chain) if chain else 0
         self.priority = priority
         self.owner = owner
+        self.adapter = adapter
         self.state = OUTSIDE
         self.generated = 0
         self.computed = 0

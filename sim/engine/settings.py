@@ -13,8 +13,10 @@ class EngineSettings:
 
     Names and meaning are vLLM 0.32's flags. `num_gpu_blocks` is what vLLM logs at start-up, its
     null block included. `async_scheduling` is on by default, as in vLLM on GPUs.
-    `engine_version` chooses between the two rules for a request that must preempt itself under
-    the priority policy: 0.32 ends the step's running loop, 0.33 goes on with the next request.
+    `max_loras` is how many different LoRA adapters may run at a time; None is vLLM without
+    `enable_lora`. `engine_version` chooses between the two rules for a request that must preempt
+    itself under the priority policy (0.32 ends the step's running loop, 0.33 goes on with the next
+    request) and for how long a request holds its LoRA slot (see `lora.py`).
 
     Raises:
         ValueError: for a combination that vLLM refuses at start-up.
@@ -33,6 +35,7 @@ class EngineSettings:
     scheduling_policy: str = "fcfs"
     async_scheduling: bool = True
     engine_version: str = "0.32"
+    max_loras: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size"):
@@ -59,6 +62,8 @@ class EngineSettings:
             raise ValueError(
                 f"scheduling_policy: must be fcfs or priority, got {self.scheduling_policy!r}"
             )
+        if self.max_loras is not None and self.max_loras < 1:
+            raise ValueError(f"max_loras: must be at least 1, got {self.max_loras}")
         if self.engine_version not in ENGINE_VERSIONS:
             raise ValueError(
                 f"engine_version: must be one of {', '.join(ENGINE_VERSIONS)}, got "

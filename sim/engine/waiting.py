@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from fleetsim.sim.engine.batch import Batch
 from fleetsim.sim.engine.blocks import register_chain
 from fleetsim.sim.engine.kv_cache import Holding
-from fleetsim.sim.engine.sequence import PREFILL
+from fleetsim.sim.engine.sequence import PREFILL, Sequence
 
 if TYPE_CHECKING:
     from fleetsim.sim.engine.scheduler import Scheduler
 
 
 def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
-    """Admit waiting requests, head of line first, while budget, places and blocks last."""
+    """Admit waiting requests, head of line first, while budget, places and blocks last.
+
+    Nobody overtakes, except whoever waits for a LoRA slot: it is passed over, and stands in the
+    next step where it stood in this one.
+    """
     settings = scheduler.settings
     pool = scheduler.pool
     size = scheduler.block_size
@@ -22,8 +26,18 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
     if threshold and scheduler.n_running + scheduler.n_waiting <= 1:
         threshold = 0
     max_num_seqs = settings.max_num_seqs
-    while budget > 0 and scheduler.n_waiting and scheduler.n_running < max_num_seqs:
+    lora = scheduler.lora
+    passed_over: list[Sequence] = []
+    while (
+        budget > 0
+        and scheduler.n_waiting > len(passed_over)
+        and scheduler.n_running < max_num_seqs
+    ):
         sequence = scheduler.head()
+        if lora is not None and not lora.has_room_for(sequence.adapter):
+            scheduler.pop_head()
+            passed_over.append(sequence)
+            continue
         target = sequence.prompt_tokens + sequence.generated
         pieces: list[Holding] = []
         hits = idle_hits = 0
@@ -54,6 +68,8 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
         scheduler.n_waiting -= 1
         scheduler.n_running += 1
         scheduler.running.append(sequence)
+        if lora is not None:
+            lora.take(sequence.adapter)
         scheduler.admissions += 1
         sequence.admission = scheduler.admissions
         sequence.held = pieces
@@ -74,6 +90,12 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
         else:
             scheduler.partials.append(sequence)
         sequence.state = PREFILL
+    if passed_over:
+        scheduler.put_back_all(passed_over)
+    # With a place left, who comes behind those that wait for a LoRA slot may still go in.
+    scheduler.all_passed_over = (
+        0 < scheduler.n_waiting == len(passed_over) and scheduler.n_running < max_num_seqs
+    )
     # Whoever is first now could not go in; until something is freed, nothing can change that
     # (except the budget, which only a prefill of this very step can have used up).
     scheduler.head_blocked = scheduler.n_waiting > 0 and not batch.n_prefills

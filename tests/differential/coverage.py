@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from differential.recording import Recording
-from differential.workloads import RequestSpec, Workload
+from differential.workloads import RequestSpec, Workload, adapter_of
 
 
 def happened(workload: Workload, recording: Recording) -> Counter[str]:
@@ -32,6 +32,7 @@ def happened(workload: Workload, recording: Recording) -> Counter[str]:
             if said_by is not None:
                 still = recording.requests[said_by["id"]].end_s > row.t_sched
                 counts[f"hits on {'a running' if still else 'an ended'} request's output"] += 1
+    counts.update(_lora_events(workload, recording))
     for row, after in pairwise(recording.rows):
         if after.t_sched < row.t_end:
             in_flight = set(row.finished) & set(after.waiting)
@@ -39,6 +40,36 @@ def happened(workload: Workload, recording: Recording) -> Counter[str]:
     for record in recording.requests.values():
         reason = f"abort while {record.aborted_from}" if record.aborted_from else record.reason
         counts[f"ended by {reason}"] += 1
+    return counts
+
+
+def _lora_events(workload: Workload, recording: Recording) -> Counter[str]:
+    """What the limit on adapters did; without one, nobody overtakes anybody."""
+    limit = workload["engine"].get("max_loras")
+    by_priority = workload["engine"]["policy"] == "priority"
+    number = {request["id"]: i for i, request in enumerate(workload["requests"])}
+    adapter = {request["id"]: adapter_of(request) for request in workload["requests"]}
+    counts: Counter[str] = Counter()
+    stood: dict[str, int] = {}  # where they stood in the queue after the step before
+    for row in recording.rows:
+        going = {**row.admitted, **row.resumed}
+
+        def place(name: str, stood: dict[str, int] = stood) -> tuple[float, ...]:
+            """Its rank in the queue from which this step admitted, the first to go first."""
+            request = workload["requests"][number[name]]
+            if by_priority:
+                return request["priority"], request["arrival_s"], number[name]
+            return stood.get(name, len(number)), number[name]
+
+        if going:
+            last = max(map(place, going))
+            passed = sum(place(name) < last for name in row.waiting if name not in row.preempted)
+            counts["passed over for want of a LoRA slot"] += passed
+        stood = {name: i for i, name in enumerate(row.waiting)}
+        if limit is not None:
+            running = {adapter[name] for name in row.running} - {0}
+            counts["steps with all LoRA slots taken"] += len(running) >= limit
+            counts["steps with more adapters than slots"] += len(running) > limit
     return counts
 
 

@@ -6,6 +6,7 @@ have no records of such requests (`REPORTS_ABORTS`); that they are gone, and whe
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from differential.recording import Recording, RequestRecord, Row
@@ -15,6 +16,7 @@ from differential.workloads import (
     STEP_PER_TOKEN_S,
     RequestSpec,
     Workload,
+    adapter_of,
     check,
     output_limit,
     outside_events,
@@ -137,6 +139,12 @@ class RecordingScheduler(Scheduler):
         assert len(decodes) == self.n_decodes == sum(self.needs_block)
         assert sum(self.step - s.offset for s in decodes) == self.context_tokens
         assert [s for s in live if s.state == PREFILL] == self.partials
+        if self.lora is not None:
+            late = self.lora.until_the_end
+            users = Counter(s.adapter for s in live if late or s.state != LAST_STEP_DONE)
+            del users[0]
+            assert users == self.lora.users
+            assert len(users) <= self.lora.max_loras
         held: dict[int, int] = {}
         unhashed = 0
         for sequence, computed in self._computed().items():
@@ -224,7 +232,11 @@ class Listener:
 
 
 def chain_of(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
-    """Whole blocks by segment: a block belongs to the segment of its last token."""
+    """Whole blocks by segment: a block belongs to the segment of its last token.
+
+    The same segment under another LoRA adapter is another one.
+    """
+    by_adapter = adapter_of(request) << 40
     segments = list(request["chain"])
     if request["output_segment"] is not None:
         assert sum(tokens for _, tokens in segments) == request["prompt_tokens"]
@@ -233,7 +245,7 @@ def chain_of(request: RequestSpec, block_size: int) -> list[tuple[int, int]]:
     for segment, tokens in segments:
         blocks = (start + tokens) // block_size - start // block_size
         if blocks:
-            chain.append((segment, blocks))
+            chain.append((by_adapter + segment, blocks))
         start += tokens
     return chain
 
@@ -280,6 +292,7 @@ def run(
                 chain_of(request, settings.block_size),
                 request["priority"],
                 owner=request["id"],
+                adapter=adapter_of(request),
             )
         )
 

@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from differential.compare import differing_steps, first_difference
 from differential.coverage import happened
 from differential.generate import generate
+from differential.generate_lora import generate_lora
 from differential.recording import Recording
 from differential.workloads import Workload
 
@@ -78,6 +79,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="the first case's seed")
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of requests")
+    parser.add_argument("--lora", action="store_true", help="the same workloads with adapters")
     parser.add_argument("--expect", default="real_vllm")
     parser.add_argument("--against", nargs="+", default=THREE_WAYS)
     parser.add_argument("--engine-version", help="default: the installed vLLM's, else 0.32")
@@ -91,9 +93,10 @@ def main() -> int:
     against = [_Engine(name) for name in options.against]
     features: Counter[str] = Counter()
     totals: Counter[str] = Counter()
+    make = generate_lora if options.lora else generate
     seeds = range(options.seed, options.seed + options.cases)
     for seed in seeds:
-        workload = generate(seed, version or "0.32", options.scale)
+        workload = make(seed, version or "0.32", options.scale)
         want = expect.run(workload)
         features.update(workload["features"])
         totals.update(happened(workload, want))

@@ -7,7 +7,13 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from differential.workloads import EngineSettings
-from vllm.config import CacheConfig, ObservabilityConfig, ParallelConfig, SchedulerConfig
+from vllm.config import (
+    CacheConfig,
+    LoRAConfig,
+    ObservabilityConfig,
+    ParallelConfig,
+    SchedulerConfig,
+)
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 
 
@@ -29,6 +35,7 @@ def vllm_config(engine: EngineSettings) -> Any:
         block_size=engine["block_size"], enable_prefix_caching=engine["enable_prefix_caching"]
     )
     cache_config.num_gpu_blocks = engine["num_gpu_blocks"]
+    lora_config = LoRAConfig(max_loras=engine["max_loras"]) if "max_loras" in engine else None
     batches = 2 if engine["async_scheduling"] else 1
     model_config = SimpleNamespace(
         max_model_len=engine["max_model_len"],
@@ -45,7 +52,7 @@ def vllm_config(engine: EngineSettings) -> Any:
         model_config=model_config,
         scheduler_config=scheduler_config,
         cache_config=cache_config,
-        lora_config=None,
+        lora_config=lora_config,
         kv_events_config=None,
         parallel_config=ParallelConfig(),
         observability_config=ObservabilityConfig(),

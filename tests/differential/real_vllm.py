@@ -24,6 +24,7 @@ from differential.vllm_recorder import Notes, RecordingMixin
 from differential.workloads import (
     EngineSettings,
     Workload,
+    adapter_of,
     check,
     output_token_id,
     outside_events,
@@ -31,6 +32,7 @@ from differential.workloads import (
     step_duration_s,
 )
 from vllm import __version__ as vllm_version
+from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -218,7 +220,15 @@ def request(workload: Workload, index: int) -> Request:
         arrival_time=spec["arrival_s"],
         priority=spec["priority"],
         block_hasher=block_hasher,
+        lora_request=_lora_request(adapter_of(spec)),
     )
+
+
+def _lora_request(adapter: int) -> LoRARequest | None:
+    """The scheduler reads its number, and the block hashes its name; nothing is loaded."""
+    if not adapter:
+        return None
+    return LoRARequest(f"adapter {adapter}", adapter, f"nowhere/{adapter}")
 
 
 def run(workload: Workload) -> Recording:

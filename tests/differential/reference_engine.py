@@ -8,6 +8,7 @@ from differential.recording import Recording, RequestRecord, Row
 from differential.reference_scheduler import FINISHED, ReferenceScheduler, Sequence, Step
 from differential.workloads import (
     Workload,
+    adapter_of,
     check,
     output_token_id,
     outside_events,
@@ -74,6 +75,7 @@ class _Engine:
             max_tokens=spec["max_tokens"],
             stop_token=output_token_id(index, spec, spec["output_tokens"] - 1) if eos else None,
             tokens=prompt_token_ids(index, spec),
+            adapter=adapter_of(spec),
         )
         self.sequences[index] = sequence
         self.scheduler.add(sequence)

@@ -21,11 +21,14 @@ class KeyTable:
     """Gives equal block contents equal small numbers, so that chains need not be hashed again."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._numbers: dict[tuple[int, tuple[int, ...], int], int] = {}
 
-    def number(self, parent: int, tokens: tuple[int, ...]) -> int:
-        """The number of the block that holds `tokens` behind block `parent` (0: the first)."""
-        return self._numbers.setdefault((parent, tokens), len(self._numbers) + 1)
+    def number(self, parent: int, tokens: tuple[int, ...], adapter: int) -> int:
+        """The number of the block that holds `tokens` behind block `parent` (0: the first).
+
+        The same tokens under another LoRA adapter have another KV.
+        """
+        return self._numbers.setdefault((parent, tokens, adapter), len(self._numbers) + 1)
 
 
 class BlockPool:

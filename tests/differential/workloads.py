@@ -7,7 +7,7 @@ so that two engines can differ only in their decisions.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 TICK_S = 2.0**-26
 """Every time in a recording is a whole number of ticks, so sums of them are exact in any order."""
@@ -23,7 +23,7 @@ _UNIQUE_OUTPUT = 1 << 45
 class EngineSettings(TypedDict):
     """Settings of one engine under vLLM's names; block counts include vLLM's null block."""
 
-    engine_version: str  # "0.32" or "0.33": which priority preemption rule applies
+    engine_version: str  # "0.32" or "0.33": which rules of preemption and of LoRA slots apply
     async_scheduling: bool
     policy: str  # "fcfs" or "priority"
     max_num_seqs: int
@@ -36,6 +36,7 @@ class EngineSettings(TypedDict):
     long_prefill_token_threshold: int  # 0 = off
     watermark: float
     scheduler_reserve_full_isl: bool
+    max_loras: NotRequired[int]  # absent: LoRA is off
 
 
 class RequestSpec(TypedDict):
@@ -51,6 +52,7 @@ class RequestSpec(TypedDict):
     chain: list[tuple[int, int]]  # [segment id, tokens], whole segments, from the first token on
     output_segment: int | None  # segment id its output forms; None: output no prompt contains
     abort_s: float | None  # the client gives up at this time
+    adapter: NotRequired[int]  # number of its LoRA adapter from 1 on; absent: none
 
 
 class Workload(TypedDict):
@@ -111,6 +113,11 @@ def output_limit(engine: EngineSettings, request: RequestSpec) -> int:
     return min(request["max_tokens"], engine["max_model_len"] - request["prompt_tokens"])
 
 
+def adapter_of(request: RequestSpec) -> int:
+    """The number of its LoRA adapter, 0 for none."""
+    return request.get("adapter", 0)
+
+
 def check(workload: Workload) -> None:
     """Refuse a workload that vLLM would refuse, or that no engine could ever finish."""
     engine = workload["engine"]
@@ -135,3 +142,5 @@ def check(workload: Workload) -> None:
             raise ValueError(f"{where} can never fit")
         if request["abort_s"] is not None and request["abort_s"] < request["arrival_s"]:
             raise ValueError(f"{where} is aborted before it arrives")
+        if adapter_of(request) and "max_loras" not in engine:
+            raise ValueError(f"{where} names an adapter, and LoRA is off")

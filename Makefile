@@ -46,6 +46,7 @@ check-slow: $(VENV)/.installed-slow
 
 differential: $(VLLM_VENV)/.installed-$(VLLM)
 	$(VLLM_RUN) tests/differential/fuzz.py --cases $(CASES) --seed $(SEED)
+	$(VLLM_RUN) tests/differential/fuzz.py --cases $(CASES) --seed $(SEED) --lora
 	$(VLLM_RUN) tests/differential/record.py --check
 ifeq ($(VLLM),0.32.0)
 	$(VLLM_RUN) tests/differential/planted_fault.py

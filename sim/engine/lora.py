@@ -26,19 +26,19 @@ class LoraSlots:
     def __init__(self, max_loras: int, until_the_end: bool) -> None:
         self.max_loras = max_loras
         self.until_the_end = until_the_end
-        self.users: dict[int, int] = {}
+        self.users: dict[str, int] = {}
 
-    def has_room_for(self, adapter: int) -> bool:
-        """Whether a request with this adapter, or with none (0), may join those that run."""
+    def has_room_for(self, adapter: str) -> bool:
+        """Whether a request with this adapter, or with none (""), may join those that run."""
         users = self.users
         return not adapter or adapter in users or len(users) < self.max_loras
 
-    def take(self, adapter: int) -> None:
+    def take(self, adapter: str) -> None:
         """A request joins those that run."""
         if adapter:
             self.users[adapter] = self.users.get(adapter, 0) + 1
 
-    def leave(self, adapter: int) -> None:
+    def leave(self, adapter: str) -> None:
         """One of them no longer counts."""
         if adapter:
             left = self.users[adapter] - 1

@@ -29,7 +29,7 @@ class Sequence:
             where the trace knows its content. The adapter is part of the content: the same tokens
             under two adapters are two segments.
         chain_blocks: blocks in chain.
-        adapter: number of its LoRA adapter, 0 for none.
+        adapter: name of its LoRA adapter, "" for none.
         owner: what the caller hangs on it (a journey); the engine never looks.
         generated: output tokens known so far, exact whenever it is not in DECODE.
         computed: tokens whose KV is scheduled, exact whenever it is not in DECODE.
@@ -78,7 +78,7 @@ class Sequence:
         chain: list[tuple[int, int]],
         priority: int = 0,
         owner: Any = None,
-        adapter: int = 0,
+        adapter: str = "",
     ) -> None:
         self.request_id = request_id
         self.arrival_s = arrival_s

@@ -29,9 +29,7 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
     lora = scheduler.lora
     passed_over: list[Sequence] = []
     while (
-        budget > 0
-        and scheduler.n_waiting > len(passed_over)
-        and scheduler.n_running < max_num_seqs
+        budget > 0 and scheduler.n_waiting > len(passed_over) and scheduler.n_running < max_num_seqs
     ):
         sequence = scheduler.head()
         if lora is not None and not lora.has_room_for(sequence.adapter):

@@ -8,6 +8,8 @@ from itertools import pairwise
 from differential.recording import Recording
 from differential.workloads import RequestSpec, Workload, adapter_of
 
+PASSED_OVER = "passed over for want of a LoRA slot"
+
 
 def happened(workload: Workload, recording: Recording) -> Counter[str]:
     """What one run contained."""
@@ -64,7 +66,7 @@ def _lora_events(workload: Workload, recording: Recording) -> Counter[str]:
         if going:
             last = max(map(place, going))
             passed = sum(place(name) < last for name in row.waiting if name not in row.preempted)
-            counts["passed over for want of a LoRA slot"] += passed
+            counts[PASSED_OVER] += passed
         stood = {name: i for i, name in enumerate(row.waiting)}
         if limit is not None:
             running = {adapter[name] for name in row.running} - {0}

@@ -142,7 +142,7 @@ class RecordingScheduler(Scheduler):
         if self.lora is not None:
             late = self.lora.until_the_end
             users = Counter(s.adapter for s in live if late or s.state != LAST_STEP_DONE)
-            del users[0]
+            del users[""]
             assert users == self.lora.users
             assert len(users) <= self.lora.max_loras
         held: dict[int, int] = {}
@@ -292,7 +292,7 @@ def run(
                 chain_of(request, settings.block_size),
                 request["priority"],
                 owner=request["id"],
-                adapter=adapter_of(request),
+                adapter=str(adapter_of(request) or ""),
             )
         )
 

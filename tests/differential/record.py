@@ -1,7 +1,8 @@
 """Records the golden files from the installed vLLM: `python tests/differential/record.py`.
 
 With --check it records into a temporary folder and compares with the files that are there. vLLM
-0.32 records everything; 0.33 records priority workloads only, since that is where it differs.
+0.32 records everything; 0.33 records workloads under priority and with LoRA adapters only, since
+that is where it differs.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from differential import real_vllm
 from differential.compare import first_difference
+from differential.coverage import PASSED_OVER, happened
 from differential.generate import generate
+from differential.generate_lora import generate_lora
 from differential.golden import GOLDEN, content, load, save
 from differential.recording import Recording
 from differential.scenarios import scenarios
+from differential.scenarios_lora import lora_scenarios
 from differential.workloads import Workload
 
 VERSION = ".".join(real_vllm.vllm_version.split(".")[:2])
@@ -30,6 +34,8 @@ RECIPE = (
 SCALE = 0.3
 STEPS = range(60, 400)
 """Random workloads with fewer or more steps are passed over, to keep the files small."""
+LORA_PASSED_OVER = 50
+"""At least so many times somebody waits for a LoRA slot while another goes in."""
 CALM_SHARE = 4
 """Of this many random workloads, at most one has no preemption."""
 
@@ -64,12 +70,32 @@ def scenario_cases(policies: tuple[str, ...]) -> list[Case]:
     return cases
 
 
+def lora_cases() -> list[Case]:
+    """The hand-made workloads with adapters, and of each kind the first random one that suits."""
+    cases = [(workload, real_vllm.run(workload)) for workload in lora_scenarios(VERSION)]
+    missing = {(policy, late) for policy in ("fcfs", "priority") for late in (False, True)}
+    for seed in count():
+        if not missing:
+            break
+        workload = generate_lora(seed, VERSION, SCALE)
+        engine = workload["engine"]
+        kind = (engine["policy"], engine["async_scheduling"])
+        if kind in missing:
+            recording = real_vllm.run(workload)
+            events = happened(workload, recording)
+            if len(recording.rows) in STEPS and events[PASSED_OVER] > LORA_PASSED_OVER:
+                cases.append((workload, recording))
+                missing.remove(kind)
+    return cases
+
+
 def groups() -> dict[str, list[Case]]:
     """What the installed version records, by file name."""
     cases = {
         "priority_scenarios": scenario_cases(("priority",)),
         "priority_sync": random_cases("priority", False, 8),
         "priority_async": random_cases("priority", True, 8),
+        "lora": lora_cases(),
     }
     if VERSION == "0.32":
         cases |= {

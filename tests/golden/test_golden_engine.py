@@ -24,5 +24,5 @@ def test_engine_equals_golden(path: Path, leaps: bool) -> None:
 
 def test_the_golden_files_are_all_here() -> None:
     cases = {path.name: len(load(path)[1]) for path in golden_files()}
-    assert len(cases) == 9
+    assert len(cases) == 11
     assert sum(cases.values()) >= 90

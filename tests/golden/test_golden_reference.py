@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from differential import reference_engine
 from differential.compare import first_difference
-from differential.coverage import happened
+from differential.coverage import PASSED_OVER, happened
 from differential.golden import golden_files, load
 
 
@@ -34,6 +34,7 @@ def test_golden_files_hold_every_kind_of_event() -> None:
         "hits on a running request's output",
         "hits on an ended request's output",
         "ended by a token in flight when preempted",
+        PASSED_OVER,
         "ended by stop",
         "ended by length",
         "ended by abort while waiting",

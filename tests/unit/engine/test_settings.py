@@ -26,6 +26,7 @@ from fleetsim.sim.engine.settings import EngineSettings
         ({"long_prefill_token_threshold": -1}, "long_prefill_token_threshold: must be between 0"),
         ({"watermark": 1.0}, r"watermark: must be in \[0, 1\), got 1.0"),
         ({"scheduling_policy": "lifo"}, "scheduling_policy: must be fcfs or priority, got 'lifo'"),
+        ({"max_loras": 0}, "max_loras: must be at least 1, got 0"),
         ({"engine_version": "0.19"}, "engine_version: must be one of 0.32, 0.33, got '0.19'"),
     ],
 )

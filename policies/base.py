@@ -62,8 +62,15 @@ class RequestView(Protocol):
         """The SLO class, if the workload has them."""
 
     @property
+    def adapter(self) -> str:
+        """The LoRA adapter that was asked for; "" for none."""
+
+    @property
     def prefix(self) -> tuple[int, ...]:
-        """Ids of the shared prefix segments of the prompt, from its start; () if none is known."""
+        """Ids of the shared prefix segments of the prompt, from its start; () if none is known.
+
+        A segment belongs to one adapter, as its KV does.
+        """
 
 
 class ScrapedMetrics(NamedTuple):

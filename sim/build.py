@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
+import numpy as np
+
 import fleetsim
 from fleetsim.policies import build as build_policy
 from fleetsim.policies.limits import refuse_hopeless
@@ -126,6 +128,7 @@ def build(
     default_pool = next(pool for pool in pools if pool.name == scenario.default_pool)
     contexts = {pool.model: pool.settings.max_model_len for pool in reversed(pools)}
     contexts[""] = default_pool.settings.max_model_len
+    _check_adapters(scenario, trace, pools, default_pool)
     workload = Workload(trace, segments, scenario, lambda model: contexts.get(model, 0))
     open_loop = scenario.workload.closed_loop is None
     arrivals_end_s = float(trace.arrival_s[-1]) if open_loop else 0.0
@@ -221,6 +224,27 @@ def _check_window(scenario: Scenario, arrivals_end_s: float, open_loop: bool) ->
             f"cool_down_s {measurement.cool_down_s:g} leave nothing of the {end_s:g} s of "
             "arrivals; make them shorter"
         )
+
+
+def _check_adapters(
+    scenario: Scenario, trace: Trace, pools: list[Pool], default_pool: Pool
+) -> None:
+    """vLLM without LoRA fails each request that names an adapter; say so once, before the run."""
+    adapter = trace.adapter
+    if adapter is None:
+        return
+    by_model = {pool.model: pool for pool in reversed(pools)}
+    rows = np.flatnonzero(adapter.codes >= 0)
+    models = np.zeros(len(trace)) if trace.model is None else trace.model.codes
+    for row in rows[np.unique(models[rows], return_index=True)[1]].tolist():
+        model = None if trace.model is None else trace.model[row]
+        pool = by_model.get(model) if model else default_pool
+        if pool is not None and pool.settings.max_loras is None:
+            raise InputError(
+                f"{scenario.origin.source}: pools.{pool.name}.engine.max_loras: must be given, as "
+                f"the trace asks for LoRA adapters (such as {adapter[row]!r}); give how many may "
+                "run at a time, 1 is vLLM's default"
+            )
 
 
 def _smallest_estimates(workload: Workload) -> dict[str, int]:

@@ -185,6 +185,7 @@ class Replica:
             [(segment, blocks[segment]) for segment in prefix if blocks[segment]] if prefix else [],
             request.priority,
             journey,
+            request.adapter,
         )
         self._sequences[request.request_id] = sequence
         journey.queued_s = queued_s = now + self._alpha_s + self._beta_s * prompt_tokens

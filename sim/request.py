@@ -26,6 +26,7 @@ class Request:
         session: the session's name, or None.
         priority: vLLM's request priority, lower first.
         slo_class: name of the SLO class, or None.
+        adapter: name of the LoRA adapter, "" for none.
         prefix: ids of the segments of shared prompt prefix, from the root (see
             `fleetsim.traces.prefix_tree`); () where nothing is known to be shared.
         source_row: row in the file that the request came from.
@@ -33,6 +34,7 @@ class Request:
     """
 
     __slots__ = (
+        "adapter",
         "arrival_s",
         "attempt",
         "max_tokens",
@@ -60,6 +62,7 @@ class Request:
         slo_class: str | None = None,
         prefix: tuple[int, ...] = (),
         source_row: int = 0,
+        adapter: str = "",
     ) -> None:
         self.request_id = request_id
         self.arrival_s = arrival_s
@@ -72,6 +75,7 @@ class Request:
         self.slo_class = slo_class
         self.prefix = prefix
         self.source_row = source_row
+        self.adapter = adapter
         self.attempt = 0
 
 

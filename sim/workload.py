@@ -87,6 +87,7 @@ class Workload:
                 _labels(trace.slo_class, part, n, None),
                 self._prefixes(start, stop),
                 trace.source_row[part].tolist(),
+                _labels(trace.adapter, part, n, ""),
                 strict=True,
             )
             outputs = zip(

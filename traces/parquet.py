@@ -35,7 +35,7 @@ def write_parquet(trace: Trace, path: str | os.PathLike[str]) -> None:
         columns["turn"] = pa.array(trace.turn, mask=trace.turn < 0)
     if trace.priority is not None:
         columns["priority"] = pa.array(trace.priority)
-    for name in ("session", "tenant", "model", "slo_class"):
+    for name in ("session", "tenant", "model", "slo_class", "adapter"):
         labels = getattr(trace, name)
         if labels is not None:
             columns[name] = pa.DictionaryArray.from_arrays(

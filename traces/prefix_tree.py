@@ -5,6 +5,9 @@ blocks are never shared, so a simulator that walks them one by one wastes its ti
 joined into segments: maximal runs of tokens that the requests of a trace always have together.
 A segment ends wherever the chains of two requests part, and wherever a chain ends, so every
 request's prefix is a list of whole segments.
+
+Under another LoRA adapter the same tokens have another KV, and vLLM makes the adapter part of a
+block's hash. So a segment belongs to one adapter, and each adapter has trees of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetsim.traces.errors import InputError
-from fleetsim.traces.schema import IntArray, Trace
+from fleetsim.traces.schema import Categorical, IntArray, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +128,7 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
         return PrefixSegments(
             np.zeros_like(offsets), none.astype(np.int32), none, none, none.astype(np.int32)
         )
-    blocks = _blocks(offsets, block_ids)
+    blocks = _blocks(offsets, _by_adapter(block_ids, lengths, trace.adapter))
     broken = _find_broken(offsets, block_ids, blocks)
     if broken is not None:
         request, block, before = broken
@@ -134,6 +137,17 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
             f"{before}; a chain id must stand for one prefix"
         )
     return _cut_and_join(offsets, lengths, blocks, trace.prompt_tokens, block_tokens)
+
+
+def _by_adapter(
+    block_ids: npt.NDArray[np.uint64], lengths: IntArray, adapter: Categorical | None
+) -> npt.NDArray[np.uint64]:
+    """Other ids, equal where both block and adapter are."""
+    if adapter is None:
+        return block_ids
+    _, number = np.unique(block_ids, return_inverse=True)
+    codes = np.repeat(adapter.codes.astype(np.int64) + 1, lengths)
+    return (number.reshape(-1) * (len(adapter.names) + 1) + codes).astype(np.uint64)
 
 
 def _cut_and_join(

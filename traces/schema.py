@@ -136,6 +136,8 @@ class Trace:
         turn: int32 position in its session, from 0; -1 where unknown.
         tenant: who pays.
         model: which model was asked for.
+        adapter: LoRA adapter that was asked for, on top of the model. Equal blocks under two
+            adapters have different KV.
         priority: int16; lower is served first, as in vLLM.
         slo_class: name of the service class.
 
@@ -157,6 +159,7 @@ class Trace:
     model: Categorical | None = None
     priority: npt.NDArray[np.int16] | None = None
     slo_class: Categorical | None = None
+    adapter: Categorical | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -39,6 +39,9 @@ class EngineOptions(Section):
     """Order of the waiting queue, and which sequence is preempted when blocks run out."""
     async_scheduling: bool = True
     """Schedule the next step while the GPU works on this one."""
+    max_loras: int | None = Field(default=None, ge=1)
+    """Most LoRA adapters in one running batch; left out, LoRA is off. Needed where the trace names
+    adapters. Their memory is not taken from the KV cache: see Known limits."""
     kv_cache_dtype: str = Field(default="auto", min_length=1)
     """Data type of the KV cache; `auto` is the profile's."""
 

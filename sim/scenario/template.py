@@ -78,6 +78,7 @@ pools:
     #    scheduler_reserve_full_isl: true # admit only if the whole prompt fits
     #    scheduling_policy: fcfs          # or priority
     #    async_scheduling: true
+    #    max_loras: 1           # LoRA adapters in one batch; needed if the trace names adapters
     #    kv_cache_dtype: auto
 
 slo:

@@ -33,12 +33,13 @@ OPTIONAL = (
     "model",
     "priority",
     "slo_class",
+    "adapter",
     "block_ids",
     "block_tokens",
     "source_row",
 )
 _KNOWN = (*REQUIRED, *OPTIONAL)
-_LABELS = ("request_id", "session", "tenant", "model", "slo_class")
+_LABELS = ("request_id", "session", "tenant", "model", "slo_class", "adapter")
 _CHAIN_TEXT = r"^\s*(\[\s*(\d+(\s*,\s*\d+)*)?\s*\]|\d+(\s+\d+)*)?\s*$"
 _CHAIN_RIGHT = "a list of block ids between 0 and 2**64 - 1"
 
@@ -166,6 +167,7 @@ def _rows(table: Table) -> Rows:
         tenant=labels("tenant"),
         model=labels("model"),
         slo_class=labels("slo_class"),
+        adapter=labels("adapter"),
         source_row=source_row,
     )
 

@@ -56,6 +56,7 @@ class Rows:
     tenant: Categorical | None = None
     model: Categorical | None = None
     slo_class: Categorical | None = None
+    adapter: Categorical | None = None
     source_row: IntArray | None = None
     warnings: tuple[str, ...] = ()
 

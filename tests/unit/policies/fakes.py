@@ -24,6 +24,7 @@ class FakeRequest:
     session: str | None = None
     priority: int = 0
     slo_class: str | None = None
+    adapter: str = ""
     prefix: tuple[int, ...] = ()
 
 

@@ -85,12 +85,13 @@ def test_a_prompt_cut_to_fit_keeps_the_whole_segments_before_the_cut(tmp_path: P
 
 def test_labels_and_what_is_missing(tmp_path: Path) -> None:
     rows = [
-        _row(10, 1, tenant="a", session="s", slo_class="gold", priority=3),
-        _row(10, 1, tenant="", session="", slo_class="", priority=""),
+        _row(10, 1, tenant="a", session="s", slo_class="gold", adapter="x", priority=3),
+        _row(10, 1, tenant="", session="", slo_class="", adapter="", priority=""),
     ]
     first, second = (j.request for j in _journeys(tmp_path, rows))
     assert (first.tenant, first.session, first.slo_class, first.priority) == ("a", "s", "gold", 3)
     assert (second.tenant, second.session, second.slo_class, second.priority) == ("", None, None, 0)
+    assert (first.adapter, second.adapter) == ("x", "")
     assert (first.model, first.prefix, first.attempt) == ("", (), 0)
 
 

@@ -162,6 +162,7 @@ FULL = {
     "model": ["8b", "70b", "8b"],
     "priority": [0, -1, 5],
     "slo_class": ["chat", None, "batch"],
+    "adapter": [None, "legal", "legal"],
     "block_ids": [[1, 2], None, [1]],
     "block_tokens": [64, None, 64],
 }
@@ -211,6 +212,8 @@ def test_plain_format_is_the_same_in_every_container(tmp_path: Path, text: str) 
     assert [trace.session[row] for row in range(3)] == ["s1", "s2", None]
     assert trace.slo_class is not None
     assert trace.slo_class.names == ("chat", "batch")
+    assert trace.adapter is not None
+    assert [trace.adapter[row] for row in range(3)] == [None, "legal", "legal"]
     assert trace.block_ids is not None
     assert trace.block_ids.tolist() == [1, 2, 1]
 

@@ -1,14 +1,22 @@
 """Segments against a brute-force trie over single tokens."""
 
 from collections import defaultdict
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.traces import InputError, Trace, TraceMetadata, build_segments, trace_stats
+from fleetsim.traces import (
+    Categorical,
+    InputError,
+    Trace,
+    TraceMetadata,
+    build_segments,
+    trace_stats,
+)
 
 
 def make_trace(
@@ -113,6 +121,26 @@ def test_a_worked_example() -> None:
     assert segments.start_token.tolist() == [0, 17, 20, 20]
     assert segments.end_token.tolist() == [17, 20, 30, 38]
     assert segments.parent.tolist() == [-1, 0, 1, 1]
+
+
+def test_another_adapter_has_segments_of_its_own() -> None:
+    trace = make_trace([[1, 2], [1, 2], [1, 3], [1, 2], [1, 2]], [20] * 5, 10)
+    adapters = Categorical.from_values([None, "x", "x", "y", "x"])
+    segments = build_segments(replace(trace, adapter=adapters))
+    assert segments is not None
+    paths = [segments.segment_ids[a:b].tolist() for a, b in pairwise(segments.offsets.tolist())]
+    assert paths == [[0], [1, 2], [1, 3], [4], [1, 2]]
+    assert segments.start_token.tolist() == [0, 0, 10, 10, 0]
+    assert segments.parent.tolist() == [-1, -1, 1, 1, -1]
+
+
+def test_one_adapter_for_all_changes_nothing() -> None:
+    trace = make_trace([[2**63, 7], [2**63, 9]], [20, 20], 10)
+    both = [trace, replace(trace, adapter=Categorical.from_values(["x", "x"]))]
+    found = [build_segments(t) for t in both]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].segment_ids.tolist() == found[1].segment_ids.tolist() == [0, 1, 0, 2]
 
 
 def test_a_trace_without_block_ids_has_no_segments() -> None:

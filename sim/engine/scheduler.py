@@ -56,7 +56,7 @@ class Scheduler:
             since that could change that.
         all_passed_over: all of them wait for a LoRA slot, as of when `head_blocked` was found; one
             that arrives may pass them.
-        lora: the adapters that run; None without `max_loras`.
+        lora: the adapters that run, and in place of `waiting` the queue; None without `max_loras`.
         preempted: sequences preempted by the last `schedule`, in order.
         fruitless_preemptions: preemptions since a request last ended.
         preemptions, shortage_steps, stalled_steps: counts of what is rare: preemptions, steps
@@ -91,7 +91,8 @@ class Scheduler:
         self.all_passed_over = False
         self.lora: LoraSlots | None = None
         if settings.max_loras is not None:
-            self.lora = LoraSlots(settings.max_loras, settings.engine_version != "0.32")
+            until_the_end = settings.engine_version != "0.32"
+            self.lora = LoraSlots(settings.max_loras, until_the_end, self.by_priority)
         self.preempted: list[Sequence] = []
         self.admissions = 0
         self.preemptions = 0
@@ -106,30 +107,25 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """A request arrives."""
         sequence.state = WAITING
-        if self.by_priority:
+        if self.lora is not None:
+            self.lora.add(sequence)
+        elif self.by_priority:
             heappush(self.waiting, sequence)  # type: ignore[arg-type]
-            self.head_blocked = False
         else:
             self.waiting.append(sequence)
-            if self.n_waiting == 0 or self.all_passed_over:
-                self.head_blocked = False
+        if self.by_priority or self.all_passed_over or self.n_waiting == 0:
+            self.head_blocked = False
         self.n_waiting += 1
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request goes to the front (FCFS) or to its place (priority)."""
-        if self.by_priority:
+        if self.lora is not None:
+            self.lora.put_back(sequence)
+        elif self.by_priority:
             heappush(self.waiting, sequence)  # type: ignore[arg-type]
         else:
             self.waiting.appendleft(sequence)  # type: ignore[union-attr]
         self.n_waiting += 1
-
-    def put_back_all(self, passed_over: list[Sequence]) -> None:
-        """Those that `admit` took off the queue and passed over stand in it as they did before."""
-        if self.by_priority:
-            for sequence in passed_over:
-                heappush(self.waiting, sequence)  # type: ignore[arg-type]
-        else:
-            self.waiting.extendleft(reversed(passed_over))  # type: ignore[union-attr]
 
     def head(self) -> Sequence:
         """The first live waiting request; there is one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fleetsim.sim.engine.batch import Batch
 from fleetsim.sim.engine.blocks import register_chain
 from fleetsim.sim.engine.kv_cache import Holding
-from fleetsim.sim.engine.sequence import PREFILL, Sequence
+from fleetsim.sim.engine.sequence import PREFILL
 
 if TYPE_CHECKING:
     from fleetsim.sim.engine.scheduler import Scheduler
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
     """Admit waiting requests, head of line first, while budget, places and blocks last.
 
-    Nobody overtakes, except whoever waits for a LoRA slot: it is passed over, and stands in the
-    next step where it stood in this one.
+    Nobody overtakes, but whoever waits for a LoRA slot is passed over.
     """
     settings = scheduler.settings
     pool = scheduler.pool
@@ -27,15 +26,16 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
         threshold = 0
     max_num_seqs = settings.max_num_seqs
     lora = scheduler.lora
-    passed_over: list[Sequence] = []
-    while (
-        budget > 0 and scheduler.n_waiting > len(passed_over) and scheduler.n_running < max_num_seqs
-    ):
-        sequence = scheduler.head()
-        if lora is not None and not lora.has_room_for(sequence.adapter):
-            scheduler.pop_head()
-            passed_over.append(sequence)
-            continue
+    all_passed_over = False
+    while budget > 0 and scheduler.n_waiting and scheduler.n_running < max_num_seqs:
+        if lora is None:
+            sequence = scheduler.head()
+        else:
+            first = lora.head()
+            if first is None:
+                all_passed_over = True
+                break
+            sequence = first
         target = sequence.prompt_tokens + sequence.generated
         pieces: list[Holding] = []
         hits = idle_hits = 0
@@ -62,12 +62,14 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
         if pieces:
             pool.touch(pieces)
         pool.take(end - hits)
-        scheduler.pop_head()
+        if lora is None:
+            scheduler.pop_head()
+        else:
+            lora.pop(sequence)
+            lora.take(sequence.adapter)
         scheduler.n_waiting -= 1
         scheduler.n_running += 1
         scheduler.running.append(sequence)
-        if lora is not None:
-            lora.take(sequence.adapter)
         scheduler.admissions += 1
         sequence.admission = scheduler.admissions
         sequence.held = pieces
@@ -88,12 +90,8 @@ def admit(scheduler: Scheduler, batch: Batch, budget: int) -> None:
         else:
             scheduler.partials.append(sequence)
         sequence.state = PREFILL
-    if passed_over:
-        scheduler.put_back_all(passed_over)
-    # With a place left, who comes behind those that wait for a LoRA slot may still go in.
-    scheduler.all_passed_over = (
-        0 < scheduler.n_waiting == len(passed_over) and scheduler.n_running < max_num_seqs
-    )
+    # Who comes behind those that wait for a LoRA slot may still go in.
+    scheduler.all_passed_over = all_passed_over
     # Whoever is first now could not go in; until something is freed, nothing can change that
     # (except the budget, which only a prefill of this very step can have used up).
     scheduler.head_blocked = scheduler.n_waiting > 0 and not batch.n_prefills

@@ -63,10 +63,15 @@ class RecordingScheduler(Scheduler):
     def _names(self, sequences: object) -> list[str]:
         return [s.owner for s in sequences if s.state in _LIVE]  # type: ignore[attr-defined]
 
-    def _row(self, scheduled: list[tuple[str, int, int]], free_before: int) -> Row:
+    def queue(self) -> list[Sequence]:
+        """Those that wait, in order."""
+        if self.lora is not None:
+            return self.lora.queue()
         waiting = [s for s in self.waiting if s.state == WAITING]
-        if self.by_priority:
-            waiting.sort()
+        return sorted(waiting) if self.by_priority else waiting
+
+    def _row(self, scheduled: list[tuple[str, int, int]], free_before: int) -> Row:
+        waiting = self.queue()
         row = Row(
             step=len(self.rows),
             t_sched=-1.0,
@@ -134,7 +139,7 @@ class RecordingScheduler(Scheduler):
         """Blocks are conserved, and the counts are those of a walk."""
         live = [s for s in self.running if s.state in _LIVE]
         assert len(live) == self.n_running == len(set(live))
-        assert sum(s.state == WAITING for s in self.waiting) == self.n_waiting
+        assert len(self.queue()) == self.n_waiting
         decodes = [s for s in live if s.state == DECODE]
         assert len(decodes) == self.n_decodes == sum(self.needs_block)
         assert sum(self.step - s.offset for s in decodes) == self.context_tokens

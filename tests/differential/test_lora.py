@@ -18,6 +18,7 @@ from differential.workloads import adapter_of
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.lora import LoraSlots
 from fleetsim.sim.engine.scheduler import Scheduler
+from fleetsim.sim.engine.sequence import WAITING
 
 VERSIONS = ("0.32", "0.33")
 
@@ -83,16 +84,25 @@ def _does_not_look_at_arrivals(original: Any) -> Callable[..., None]:
     return add
 
 
-def _turns_the_queue_round(original: Any) -> Callable[..., None]:
-    return lambda self, passed_over: original(self, passed_over[::-1])
+def _puts_back_to_the_end(original: Any) -> Callable[..., None]:
+    return LoraSlots.add
 
 
-def _has_room_for_all(original: Any) -> Callable[..., bool]:
-    return lambda self, adapter: True
+def _a_slot_too_many(original: Any) -> Callable[..., None]:
+    return lambda self, max_loras, *others: original(self, max_loras + 1, *others)
 
 
 def _rule_of_0_33(original: Any) -> Callable[..., None]:
-    return lambda self, max_loras, until_the_end: original(self, max_loras, True)
+    return lambda self, max_loras, _, by_priority: original(self, max_loras, True, by_priority)
+
+
+def _adapter_after_adapter(original: Any) -> Callable[..., Any]:
+    def head(self: LoraSlots) -> Any:
+        first = original(self)
+        line = first and self.lines.get(min(self.users, default=first.adapter))
+        return line[0][3] if line and line[0][3].state == WAITING else first
+
+    return head
 
 
 def _shares_blocks(original: Any) -> Callable[..., Any]:
@@ -104,8 +114,9 @@ def _shares_blocks(original: Any) -> Callable[..., Any]:
     [
         (Engine, "_indifferent", _thinks_nobody_passes),
         (Scheduler, "add", _does_not_look_at_arrivals),
-        (Scheduler, "put_back_all", _turns_the_queue_round),
-        (LoraSlots, "has_room_for", _has_room_for_all),
+        (LoraSlots, "put_back", _puts_back_to_the_end),
+        (LoraSlots, "head", _adapter_after_adapter),
+        (LoraSlots, "__init__", _a_slot_too_many),
         (LoraSlots, "__init__", _rule_of_0_33),
         (fast_engine, "chain_of", _shares_blocks),
     ],

@@ -10,7 +10,7 @@ import pytest
 from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.lora import LoraSlots
-from fleetsim.sim.engine.sequence import Sequence
+from fleetsim.sim.engine.sequence import GONE, WAITING, Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 
@@ -135,17 +135,43 @@ def test_leaps_change_nothing(policy: str, version: str, is_async: bool) -> None
         assert leaping.engine.events <= each.engine.events
 
 
-def test_slots_are_counted() -> None:
-    slots = LoraSlots(2, until_the_end=False)
-    for adapter in ("x", "x", "", "y"):
-        assert slots.has_room_for(adapter)
-        slots.take(adapter)
-    assert slots.has_room_for("x")
-    assert slots.has_room_for("")
-    assert not slots.has_room_for("z")
-    slots.leave("x")
-    assert not slots.has_room_for("z")
-    slots.leave("x")
+def _waiting(number: int, adapter: str, **other: Any) -> Sequence:
+    sequence = Sequence(number, float(number), 20, 1, True, [], adapter=adapter, **other)
+    sequence.state = WAITING
+    return sequence
+
+
+@pytest.mark.parametrize("by_priority", [False, True])
+def test_the_first_who_may_go_in(by_priority: bool) -> None:
+    slots = LoraSlots(2, until_the_end=False, by_priority=by_priority)
+    queue = [_waiting(i, adapter) for i, adapter in enumerate(["x", "y", "z", "", "y", "x"])]
+    for sequence in queue:
+        slots.add(sequence)
+    assert slots.queue() == queue
+    went_in = []
+    while (head := slots.head()) is not None:
+        went_in.append(head.request_id)
+        slots.pop(head)
+        slots.take(head.adapter)
+    assert went_in == [0, 1, 3, 4, 5]
+    assert slots.users == {"x": 2, "y": 2}
+    assert slots.queue() == [queue[2]]
     slots.leave("")
-    assert slots.has_room_for("z")
-    assert slots.users == {"y": 1}
+    slots.leave("x")
+    assert slots.head() is None
+    slots.leave("x")
+    assert slots.head() is queue[2]
+    queue[2].state = GONE
+    assert slots.head() is None
+    assert not any(slots.lines.values())
+
+
+def test_the_preempted_go_to_the_front_or_to_their_place() -> None:
+    first, second, third = (_waiting(i, "x", priority=i % 2) for i in range(3))
+    fcfs, by_priority = LoraSlots(1, False, False), LoraSlots(1, False, True)
+    for slots in (fcfs, by_priority):
+        slots.add(first)
+        slots.put_back(second)
+        slots.put_back(third)
+    assert fcfs.queue() == [third, second, first]
+    assert by_priority.queue() == [first, third, second]

@@ -53,6 +53,7 @@ def engine_settings(options: EngineOptions, profile: Profile) -> EngineSettings:
             scheduler_reserve_full_isl=options.scheduler_reserve_full_isl,
             scheduling_policy=options.scheduling_policy,
             async_scheduling=options.async_scheduling,
+            engine_version=options.engine_version,
         )
         settings.check_kv_fits()
     except ValueError as error:

@@ -79,6 +79,7 @@ pools:
     #    scheduling_policy: fcfs          # or priority
     #    async_scheduling: true
     #    kv_cache_dtype: auto
+    #    engine_version: "0.32"           # or 0.33: another rule of preemption under priority
 
 slo:
   percentiles: # the run passes if all of these hold

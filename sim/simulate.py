@@ -265,7 +265,7 @@ class Simulation:
             name=pool.name,
             model=pool.model,
             profile=pool.profile.name,
-            engine=f"{provenance.scheduler}, kernels {provenance.kernel_tables}",
+            engine=f"vLLM {pool.settings.engine_version}, kernels {provenance.kernel_tables}",
             requests_integral_s=pool.requests_integral_s,
             itl=pool.itl,
             slow_paths={

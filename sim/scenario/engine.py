@@ -54,6 +54,7 @@ def engine_settings(options: EngineOptions, profile: Profile) -> EngineSettings:
             scheduling_policy=options.scheduling_policy,
             async_scheduling=options.async_scheduling,
             max_loras=options.max_loras,
+            engine_version=options.engine_version,
         )
         settings.check_kv_fits()
     except ValueError as error:

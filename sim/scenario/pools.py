@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fleetsim.sim.scenario.section import Section
 
@@ -44,6 +44,15 @@ class EngineOptions(Section):
     adapters. Their memory is not taken from the KV cache: see Known limits."""
     kv_cache_dtype: str = Field(default="auto", min_length=1)
     """Data type of the KV cache; `auto` is the profile's."""
+    engine_version: Literal["0.32", "0.33"] = "0.32"
+    """Whose scheduler: vLLM 0.33 changed who goes on after a self-preemption under priority, and how
+    long a LoRA slot is held."""
+
+    @field_validator("engine_version", mode="before")
+    @classmethod
+    def _unquoted(cls, value: object) -> object:
+        """YAML reads 0.33 as a number."""
+        return str(value) if isinstance(value, float) else value
 
 
 class Pool(Section):

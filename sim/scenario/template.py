@@ -80,6 +80,7 @@ pools:
     #    async_scheduling: true
     #    max_loras: 1           # LoRA adapters in one batch; needed if the trace names adapters
     #    kv_cache_dtype: auto
+    #    engine_version: "0.32"           # or 0.33: another rule of preemption under priority
 
 slo:
   percentiles: # the run passes if all of these hold

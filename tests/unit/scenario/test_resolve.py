@@ -137,12 +137,18 @@ def test_every_engine_option_reaches_the_engine() -> None:
         scheduler_reserve_full_isl=False,
         scheduling_policy="priority",
         async_scheduling=False,
+        engine_version="0.33",
     )
     settings = engine_settings(options, load_profile(PROFILE))
     assert settings.num_gpu_blocks == 777
     for name in options.model_dump():
         if name not in ("num_gpu_blocks_override", "gpu_memory_utilization", "kv_cache_dtype"):
             assert getattr(settings, name) == getattr(options, name), name
+
+
+def test_an_engine_version_need_not_be_quoted() -> None:
+    scenario = load_scenario(None, ["pools.chat.engine.engine_version=0.33"])
+    assert scenario.pools["chat"].engine.engine_version == "0.33"
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ class EngineOptions(Section):
     kv_cache_dtype: str = Field(default="auto", min_length=1)
     """Data type of the KV cache; `auto` is the profile's."""
     engine_version: Literal["0.32", "0.33"] = "0.32"
-    """Whose scheduler: vLLM 0.33 changed who goes on after a self-preemption under priority, and how
-    long a LoRA slot is held."""
+    """Whose scheduler: vLLM 0.33 changed who goes on after a self-preemption under priority, and
+    how long a LoRA slot is held."""
 
     @field_validator("engine_version", mode="before")
     @classmethod

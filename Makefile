@@ -31,7 +31,7 @@ help:
 	@echo "make compiled    compile what is hot (needs a C compiler) and install it in .venv-compiled"
 	@echo "make docs        run the examples of README.md and docs/;"
 	@echo "                 make renew-docs  writes what they print into the pages"
-	@echo "make bench       speed and memory"
+	@echo "make bench       speed, memory, and how both grow"
 	@echo "make clean       remove what these commands made"
 
 demo: $(VENV)/.installed
@@ -77,6 +77,7 @@ renew-docs: $(VENV)/.installed-dev
 
 bench: bench-hot
 	$(BIN)/python tests/benchmarks/speed.py
+	$(BIN)/python tests/benchmarks/growth.py
 
 bench-hot: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-max-time=0.5 \

@@ -8,8 +8,10 @@ first asked for; or its place, ``package.module:Class`` or ``path/to/file.py:Cla
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -237,7 +239,7 @@ def _import_shipped(kind: str) -> None:
 def _plugins(kind: str) -> dict[str, EntryPoint]:
     """Entry points of other distributions for a kind, by name, none of them imported yet."""
     found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=_distribution):
+    for point in _points(tuple(sys.path)):
         prefix, _, name = point.name.partition(".")
         if prefix != kind:
             continue
@@ -248,6 +250,12 @@ def _plugins(kind: str) -> dict[str, EntryPoint]:
                 f"{_distribution(other)} and {point.value} of {_distribution(point)}"
             )
     return found
+
+
+@cache
+def _points(_path: tuple[str, ...]) -> list[EntryPoint]:
+    """Looked up once for a sys.path, since that reads the files of everything installed there."""
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=_distribution)
 
 
 def _distribution(point: EntryPoint) -> str:

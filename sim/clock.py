@@ -78,13 +78,16 @@ class Clock(simpy.Environment):
             False once there is none left, or `stop` was called.
         """
         queue: list[tuple[float, int, int, Any]] = self._queue  # type: ignore[assignment]
+        pop, lowest = heappop, _COMPONENTS
         for _ in range(most):
             if self.stopped or not queue:
                 return False
-            if queue[0][1] < _COMPONENTS:
+            event = pop(queue)
+            if event[1] < lowest:
+                heappush(queue, event)
                 super().step()
                 continue
-            self.now, _, number, callback = heappop(queue)
+            self.now, _, number, callback = event
             callback(number)
         return True
 

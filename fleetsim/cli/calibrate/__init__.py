@@ -1,0 +1,29 @@
+"""`fleetsim calibrate`: profiles from measurements, and how far they can be believed."""
+
+import typer
+
+from fleetsim.cli.calibrate.from_layers import from_layers
+
+calibrate = typer.Typer(
+    name="calibrate",
+    help="""
+Make profiles from measurements, and check them against measured runs.
+
+A profile is where the simulator's seconds come from; give its path as a pool's profile.
+
+\b
+Example:
+  fleetsim calibrate from-layers layer_profile --out mine.json
+""",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+)
+
+
+@calibrate.callback()
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+calibrate.command("from-layers", short_help="From times of single layers.")(from_layers)

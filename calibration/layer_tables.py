@@ -137,7 +137,9 @@ def _table(path: Path, columns: Iterable[str], labels: Iterable[str] = ()) -> pd
         raise InputError(f"{path}: cannot be read as CSV: {reason}") from error
     for column in (*labels, *columns):
         if column not in table:
-            raise InputError(f"{path}: column {column} is missing; it has {', '.join(table)}")
+            raise InputError(
+                f"{path}: column {column} is missing; it has {', '.join(map(str, table))}"
+            )
     if not len(table):
         raise InputError(f"{path}: has no rows")
     for column in columns:

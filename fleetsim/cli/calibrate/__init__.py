@@ -2,6 +2,7 @@
 
 import typer
 
+from fleetsim.cli.calibrate.check import check, fit_host_command
 from fleetsim.cli.calibrate.from_layers import from_layers
 
 calibrate = typer.Typer(
@@ -14,6 +15,7 @@ A profile is where the simulator's seconds come from; give its path as a pool's 
 \b
 Example:
   fleetsim calibrate from-layers layer_profile --out mine.json
+  fleetsim calibrate check --profile mine.json --run measured_run
 """,
     rich_markup_mode=None,
     invoke_without_command=True,
@@ -27,3 +29,5 @@ def _help(context: typer.Context) -> None:
 
 
 calibrate.command("from-layers", short_help="From times of single layers.")(from_layers)
+calibrate.command("check", short_help="Hold a profile against a measured run.")(check)
+calibrate.command("fit-host", short_help="Fit host work to a measured run.")(fit_host_command)

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from fleetsim.calibration.layer_steps import layer_steps
 from fleetsim.calibration.layer_tables import LayerTables, read_layer_tables
 from fleetsim.calibration.library import list_profiles, load_profile
 from fleetsim.calibration.memory import EngineSettings
+from fleetsim.calibration.model_config import model_from_config
 from fleetsim.calibration.profile import Gpu, Memory, Model, Profile, Provenance, Shard
 from fleetsim.calibration.recipes import (
     API_SERVER,
@@ -24,7 +24,6 @@ from fleetsim.calibration.recipes import (
 )
 from fleetsim.traces.errors import InputError
 
-_BYTES_PER_WEIGHT = 2
 _EVERY_NTH_UNSEEN = 4
 
 GPU_MEMORY_BYTES = {
@@ -136,53 +135,7 @@ def _from_config(tables: LayerTables, path: Path) -> tuple[Model, Shard]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{path}: is not a JSON file: {error}") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: is not a model's config.json")
-    if any("expert" in key for key in config):
-        raise InputError(f"{path}: is a mixture of experts; only dense models are supported")
-    hidden, layers, heads, vocab, inner, context = (
-        _count(path, config, key)
-        for key in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "vocab_size",
-            "intermediate_size",
-            "max_position_embeddings",
-        )
-    )
-    kv_heads = _count(path, config, "num_key_value_heads", heads)
-    head_dim = _count(path, config, "head_dim", hidden // heads)
-    attention = hidden * head_dim * (2 * heads + 2 * kv_heads)
-    embeddings = (1 if config.get("tie_word_embeddings") else 2) * vocab * hidden
-    weights = embeddings + layers * (attention + 3 * hidden * inner + 2 * hidden) + hidden
-    model = Model(
-        name=tables.model.rsplit("/", 1)[-1],
-        hf_id=tables.model,
-        num_layers=layers,
-        num_kv_heads=kv_heads,
-        head_dim=head_dim,
-        vocab_size=vocab,
-        weights_bytes=_BYTES_PER_WEIGHT * weights,
-        max_context_tokens=context,
-    )
-    shard = Shard(
-        tensor_parallel_size=1,
-        weights_bytes=model.weights_bytes,
-        # residual stream and norm, and both halves of the MLP: what is alive at once
-        activation_bytes_per_token=_BYTES_PER_WEIGHT * (2 * hidden + 3 * inner),
-        communication_bytes=0,
-    )
-    return model, shard
-
-
-def _count(path: Path, config: dict[str, Any], key: str, default: int | None = None) -> int:
-    value = config.get(key)
-    if value is None:
-        value = default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{path}: {key} is {value!r}; a model's config.json has a count there")
-    return value
+    return model_from_config(str(path), tables.model, config)
 
 
 def _gpu(tables: LayerTables, memory_gib: float | None, usd_per_hour: float) -> Gpu:

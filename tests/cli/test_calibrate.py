@@ -1,6 +1,7 @@
 """The calibrate commands as a user types them."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,22 @@ def test_fit_host_writes_a_profile(
     assert "host work x " in capsys.readouterr().out
     work = load_profile(out).host_work["async"].work
     assert work.residue_s == pytest.approx(runs.HOST.residue_s, rel=1e-2)
+
+
+def test_record_prints_a_script_that_a_shell_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", "record"]) == 0
+    out, _ = capsys.readouterr()
+    assert 'FLEETSIM_STEPS_FILE="steps.jsonl"' in out
+    assert "vllm_recorder.AsyncRecordingScheduler" in out
+    script = tmp_path / "record.sh"
+    wanted = ["calibrate", "record", "org/model", "--sync", "--out", str(script)]
+    assert main(wanted) == 0
+    assert subprocess.run(["sh", "-n", str(script)], check=False).returncode == 0
+    assert "vllm_recorder.RecordingScheduler" in script.read_text()
+    capsys.readouterr()
+    assert main(wanted) == 2
+    assert "exists already" in one_line_error(capsys)
+    assert main(["calibrate", "record", "--steps", 'a"b']) == 2
+    assert "--steps" in one_line_error(capsys)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from unit.backtest import runs
+from unit.calibration import step_files
 from unit.calibration.layer_folder import write_layer_folder
 
 from fleetsim.calibration import load_profile
@@ -41,7 +42,7 @@ def run(tmp_path: Path) -> str:
 def test_the_group_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate"]) == 0
     out, _ = capsys.readouterr()
-    for command in ("from-layers", "check", "fit-host"):
+    for command in ("from-layers", "check", "fit-host", "record", "fit"):
         assert command in out
         assert main(["calibrate", command, "--help"]) == 0
         assert f"fleetsim calibrate {command}" in capsys.readouterr().out
@@ -134,3 +135,18 @@ def test_record_prints_a_script_that_a_shell_reads(
     assert "exists already" in one_line_error(capsys)
     assert main(["calibrate", "record", "--steps", 'a"b']) == 2
     assert "--steps" in one_line_error(capsys)
+
+
+def test_fit_writes_a_profile_and_its_diagnostics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = step_files.write_steps(tmp_path / "steps.jsonl", step_files.made_steps())
+    out, plot = tmp_path / "mine.json", tmp_path / "fit.png"
+    arguments = ["calibrate", "fit", str(steps), "--out", str(out)]
+    assert main([*arguments, "--plot", str(plot)]) == 0
+    assert "mixed" in capsys.readouterr().out
+    assert load_profile(out).name == "mine"
+    assert plot.stat().st_size > 10_000
+    steps.write_text(steps.read_text()[:-9])
+    assert main(arguments) == 2
+    assert "cut off" in one_line_error(capsys)

@@ -3,6 +3,7 @@
 import typer
 
 from fleetsim.cli.calibrate.check import check, fit_host_command
+from fleetsim.cli.calibrate.fit import fit
 from fleetsim.cli.calibrate.from_layers import from_layers
 from fleetsim.cli.calibrate.record import record
 
@@ -33,3 +34,4 @@ calibrate.command("from-layers", short_help="From times of single layers.")(from
 calibrate.command("check", short_help="Hold a profile against a measured run.")(check)
 calibrate.command("fit-host", short_help="Fit host work to a measured run.")(fit_host_command)
 calibrate.command("record", short_help="How to record the steps of a vLLM server.")(record)
+calibrate.command("fit", short_help="From recorded steps of a vLLM server.")(fit)

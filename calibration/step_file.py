@@ -176,7 +176,10 @@ def _table(path: Path, steps: list[_Step]) -> StepTable:
         if step is None:
             continue
         began_s = step.scheduled_s
-        if before is not None and before.running + before.waiting:
+        # requests left, or this step in flight already (async, behind one that ended them all)
+        if before is not None and (
+            before.running + before.waiting or step.scheduled_s < before.done_s
+        ):
             began_s = before.done_s
         if step.done_s <= began_s or step.done_s <= step.scheduled_s:
             raise InputError(

@@ -89,13 +89,10 @@ class _StepWriter:
 class _Recording:
     """Stands before vLLM's scheduler class; every method does what it did, and notes it."""
 
-    _recorded_mode = ""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         config: Any = self.vllm_config  # type: ignore[attr-defined]
-        header = _header(config, self._recorded_mode)
-        self._step_writer = _StepWriter(header, config.parallel_config.data_parallel_index)
+        self._step_writer = _StepWriter(_header(config), config.parallel_config.data_parallel_index)
         # scheduled and not yet updated, by vLLM's object for the step
         self._steps_under_way: dict[int, dict[str, Any]] = {}
 
@@ -145,16 +142,12 @@ class _Recording:
 class RecordingScheduler(_Recording, Scheduler):  # type: ignore[misc]
     """vLLM's synchronous scheduler (``--no-async-scheduling``), recorded."""
 
-    _recorded_mode = "sync"
-
 
 class AsyncRecordingScheduler(_Recording, AsyncScheduler):  # type: ignore[misc]
     """vLLM's asynchronous scheduler, its default on GPUs, recorded."""
 
-    _recorded_mode = "async"
 
-
-def _header(config: Any, mode: str) -> dict[str, Any]:
+def _header(config: Any) -> dict[str, Any]:
     scheduler, cache, model = config.scheduler_config, config.cache_config, config.model_config
     text_config = getattr(model, "hf_text_config", None)
     return {
@@ -175,7 +168,8 @@ def _header(config: Any, mode: str) -> dict[str, Any]:
         "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
         "pipeline_parallel_size": config.parallel_config.pipeline_parallel_size,
         "speculative": config.speculative_config is not None,
-        "scheduling_mode": mode,
+        # where it cannot, as on CPUs, vLLM drops async scheduling even if it was asked for
+        "scheduling_mode": "async" if scheduler.async_scheduling else "sync",
         "max_num_seqs": scheduler.max_num_seqs,
         "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "max_model_len": model.max_model_len,

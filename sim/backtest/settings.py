@@ -88,4 +88,21 @@ def replay_settings(
             f"{run.path}: a request of {longest:,} tokens can never fit: max_model_len is "
             f"{settings.max_model_len:,} and the KV cache holds {room:,} tokens"
         )
-    return ReplaySettings(settings, tuple(remarks))
+    return ReplaySettings(settings, (*remarks, *_beyond(profile, settings, longest)))
+
+
+def _beyond(profile: Profile, settings: EngineSettings, longest_tokens: int) -> list[str]:
+    """Where the run may need steps larger than those that the profile was fitted to."""
+    valid = profile.validity
+    if valid is None:
+        return []
+    return [
+        f"the profile was fitted to at most {fitted:,} {what}; this run may have {needed:,}, and "
+        "what lies between is extrapolated"
+        for what, fitted, needed in (
+            ("decodes in a step", valid.max_decodes, settings.max_num_seqs),
+            ("tokens in a step", valid.max_step_tokens, settings.max_num_batched_tokens),
+            ("tokens of context", valid.max_context_tokens, longest_tokens),
+        )
+        if needed > fitted
+    ]

@@ -9,6 +9,7 @@ from unit.backtest import runs
 
 from fleetsim.calibration import HostWork, Profile
 from fleetsim.calibration.from_layers import profile_from_layers
+from fleetsim.calibration.profile import Validity
 from fleetsim.sim.backtest import (
     Comparison,
     compare,
@@ -50,6 +51,16 @@ def test_the_engine_is_the_one_that_the_metadata_state(tmp_path: Path) -> None:
         "max_num_batched_tokens",
         "num_gpu_blocks",
     ]
+
+
+def test_steps_beyond_the_fit_are_remarked(tmp_path: Path) -> None:
+    run = read_run(runs.write_requests(tmp_path / "run", *runs.made_run()))
+    valid = Validity(
+        max_decodes=8, max_step_tokens=512, max_context_tokens=4096, max_kv_tokens=10_000
+    )
+    profile = runs.profile().model_copy(update={"validity": valid})
+    (remark,) = replay_settings(run, profile, {}).remarks
+    assert "at most 8 decodes in a step; this run may have 16" in remark
 
 
 def test_a_profile_that_is_too_slow_shows(tmp_path: Path) -> None:

@@ -40,6 +40,15 @@ def test_the_idle_time_before_a_step_is_not_the_steps(tmp_path: Path) -> None:
     assert steps.seconds.max() < 0.5
 
 
+def test_a_step_in_flight_when_the_last_request_ended_began_with_that_end(tmp_path: Path) -> None:
+    steps = made_steps(3)
+    for number, (scheduled_s, done_s) in enumerate(((10.0, 10.4), (10.1, 10.9), (12.0, 12.2))):
+        # async: the second is scheduled while the first runs; the third comes after a pause
+        steps[number] |= {"scheduled_s": scheduled_s, "done_s": done_s, "running": 0}
+    _, table = read_step_files([write_steps(tmp_path / "steps.jsonl", steps)])
+    assert table.seconds == pytest.approx([0.4, 0.5, 0.2])
+
+
 def test_pauses_of_the_host_hardly_matter(tmp_path: Path) -> None:
     steps, late_s = made_steps(noise=0.02), 0.0
     for number, step in enumerate(steps):

@@ -48,11 +48,13 @@ differential: $(VLLM_VENV)/.installed-$(VLLM)
 	$(VLLM_RUN) tests/differential/fuzz.py --cases $(CASES) --seed $(SEED)
 	$(VLLM_RUN) tests/differential/fuzz.py --cases $(CASES) --seed $(SEED) --lora
 	$(VLLM_RUN) tests/differential/record.py --check
+	$(VLLM_RUN) tests/differential/step_files.py
 ifeq ($(VLLM),0.32.0)
 	$(VLLM_RUN) tests/differential/planted_fault.py
 	$(VLLM_RUN) tests/differential/speed.py
 	$(VLLM_RUN) tests/differential/live.py
 	$(VLLM_RUN) tests/differential/live.py --policy priority --long-prefill-token-threshold 48
+	$(VLLM_RUN) tests/differential/live_steps.py
 endif
 
 lint: $(VENV)/.installed-dev

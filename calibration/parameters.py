@@ -20,6 +20,7 @@ class StepCostParameters:
         t_gpu = constant_s + [n_d > 0] decode_s + [n_p > 0] prefill_s + tokens_s(T)
               + per_decode_s * n_d + per_decode_kv_token_s * KV_d
               + per_prefill_square_s * sum(c * c / 2) + per_prefill_context_s * sum(c * p)
+              + [n_p > 0] per_mixed_kv_token_s * KV_d
 
     ``tokens_s`` is piecewise linear from ``tokens_s(0) = 0``: each token between
     ``token_knots[j]`` and the next knot costs ``token_slopes_s[j]``, and the last slope goes on
@@ -39,6 +40,9 @@ class StepCostParameters:
     per_decode_kv_token_s: float = 0.0
     per_prefill_square_s: float = 0.0
     per_prefill_context_s: float = 0.0
+    per_mixed_kv_token_s: float = 0.0
+    """What a decode's context costs more beside a prefill: many attention kernels then read it
+    with the prefill's tiles, and lose the split of a long context over the whole GPU."""
 
     def __post_init__(self) -> None:
         _require_non_negative(self, skip=("token_knots", "token_slopes_s"))

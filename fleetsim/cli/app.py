@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fleetsim import __version__
+from fleetsim.cli.calibrate import calibrate
 from fleetsim.cli.init import init
 from fleetsim.cli.policies import policies
 from fleetsim.cli.run import run
@@ -34,6 +35,7 @@ Examples:
   fleetsim run --trace my_trace.csv --out my_run    your own trace
   fleetsim init my_fleet.yaml                       a commented scenario to edit
   fleetsim policies                                 routers, admission, limits
+  fleetsim calibrate --help                         step costs from your own measurements
 
 \b
 Exit codes: 0 done; 2 bad input, said in one line; 130 stopped with Ctrl-C.
@@ -52,6 +54,7 @@ app.command(short_help="Check a scenario without running it.")(validate)
 app.command(short_help="List the policies and their parameters.")(policies)
 app.command(short_help="Write a commented scenario.")(init)
 app.command(short_help="Print a scenario's JSON Schema.")(schema)
+app.add_typer(calibrate, short_help="Make profiles from measurements, and check them.")
 
 # Typer carries its own copy of click or depends on it, by version; this class is in both.
 _UsageError: type[Any] = next(

@@ -49,6 +49,7 @@ class StepCost:
         "_knot_s",
         "_knots",
         "_kv_token_s",
+        "_mixed_kv_token_s",
         "_per_decode_s",
         "_prefill_s",
         "_slopes_s",
@@ -77,6 +78,7 @@ class StepCost:
         self._prefill_s = parameters.prefill_s
         self._per_decode_s = parameters.per_decode_s
         self._kv_token_s = parameters.per_decode_kv_token_s
+        self._mixed_kv_token_s = parameters.per_mixed_kv_token_s
         self._square_s = parameters.per_prefill_square_s
         self._context_s = parameters.per_prefill_context_s
         self._decode_terms: list[DecodeTerms] = []
@@ -185,6 +187,7 @@ class StepCost:
         gpu_s += self._prefill_s
         gpu_s += self._square_s * prefill_sq
         gpu_s += self._context_s * prefill_ctx
+        gpu_s += self._mixed_kv_token_s * kv_tokens
         n_seqs = n_decodes + n_prefills
         known = self._decode_terms
         _, _, floor_s, extra_s = known[n_seqs] if n_seqs < len(known) else self.decode_terms(n_seqs)

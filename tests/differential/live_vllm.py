@@ -91,8 +91,8 @@ class LiveScheduler(RecordingMixin, Scheduler):  # type: ignore[misc]
 
 
 @contextmanager
-def engine(**arguments: Any) -> Iterator[Any]:
-    """A live engine on the CPU, with vLLM's own arguments.
+def engine(scheduler_cls: Any = LiveScheduler, **arguments: Any) -> Iterator[Any]:
+    """A live engine on the CPU, with vLLM's own arguments, and the scheduler to be watched.
 
     The KV block must be a multiple of 32 there.
     """
@@ -105,7 +105,7 @@ def engine(**arguments: Any) -> Iterator[Any]:
                 skip_tokenizer_init=True,
                 dtype="bfloat16",
                 enforce_eager=True,
-                scheduler_cls=LiveScheduler,
+                scheduler_cls=scheduler_cls,
                 **arguments,
             )
         )

@@ -18,6 +18,7 @@ GPU = StepCostParameters(
     per_decode_kv_token_s=4.17e-8,
     per_prefill_square_s=7e-11,
     per_prefill_context_s=5e-11,
+    per_mixed_kv_token_s=2e-8,
 )
 HOST = HostWork(
     base_s=1.5e-3, per_seq_s=47e-6, residue_s=2e-4, residue_per_seq_s=1e-6, fitted_seqs=128
@@ -36,6 +37,7 @@ parameters = st.builds(
     per_decode_kv_token_s=st.floats(0, 1e-6),
     per_prefill_square_s=st.floats(0, 1e-8),
     per_prefill_context_s=st.floats(0, 1e-8),
+    per_mixed_kv_token_s=st.floats(0, 1e-6),
 )
 hosts = st.builds(
     HostWork,
@@ -56,6 +58,7 @@ def gpu_by_hand(n_decodes, kv_tokens, chunks):
     for start, end, slope in zip(GPU.token_knots, ends, GPU.token_slopes_s, strict=True):
         t += slope * max(0, min(tokens, end) - start)
     t += GPU.per_decode_s * n_decodes + GPU.per_decode_kv_token_s * kv_tokens
+    t += GPU.per_mixed_kv_token_s * kv_tokens * bool(chunks)
     t += GPU.per_prefill_square_s * sum(c * c / 2 for c, _ in chunks)
     return t + GPU.per_prefill_context_s * sum(c * p for c, p in chunks)
 

@@ -1,0 +1,116 @@
+"""Fits the step cost to steps of any shape, weighing regions alike, and scores it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fleetsim.calibration.fit import rounded
+from fleetsim.calibration.nnls import non_negative_least_squares
+from fleetsim.calibration.parameters import StepCostParameters
+from fleetsim.calibration.profile import FitError, RegionError, Validity
+from fleetsim.calibration.step_table import REGIONS, Floats, StepTable
+
+_ROBUST_ROUNDS = 8
+_ROBUST_WIDTH = 3.0
+"""Steps further off than so many times the median error count less (Huber's weights)."""
+
+
+def fit_steps(
+    steps: StepTable, knots: Sequence[int], *, robust: bool = False
+) -> StepCostParameters:
+    """The coefficients with the least squared relative error, none of them negative.
+
+    Decode, prefill and mixed steps weigh alike, however many there are of each.
+
+    Args:
+        steps: what was computed and how long it took, all of it finite and positive.
+        knots: token counts, from 0, at which the price per token may change.
+        robust: let steps that lie far off (a pause of the host, a busy machine) count less.
+    """
+    rows = steps.columns(knots) / steps.seconds[:, None]
+    balance = region_weights(steps)
+    weights = balance
+    solution = np.zeros(rows.shape[1])
+    for _ in range(_ROBUST_ROUNDS if robust else 1):
+        root = np.sqrt(weights)
+        solution = non_negative_least_squares(rows * root[:, None], root)
+        error = np.abs(rows @ solution - 1.0)
+        width = _ROBUST_WIDTH * max(float(np.median(error)), 1e-6)
+        weights = balance * np.minimum(1.0, width / np.maximum(error, 1e-12))
+    return to_parameters(solution, knots)
+
+
+def to_parameters(coefficients: Floats, knots: Sequence[int]) -> StepCostParameters:
+    """Coefficients in the order of ``StepTable.columns``, by name and rounded."""
+    constant_s, decode_s, prefill_s, *rest = (rounded(value) for value in coefficients.tolist())
+    slopes, (per_decode_s, per_kv_s, square_s, context_s, mixed_s) = rest[:-5], rest[-5:]
+    return StepCostParameters(
+        constant_s=constant_s,
+        decode_s=decode_s,
+        prefill_s=prefill_s,
+        token_knots=tuple(knots),
+        token_slopes_s=tuple(slopes),
+        per_decode_s=per_decode_s,
+        per_decode_kv_token_s=per_kv_s,
+        per_prefill_square_s=square_s,
+        per_prefill_context_s=context_s,
+        per_mixed_kv_token_s=mixed_s,
+    )
+
+
+def predicted_s(parameters: StepCostParameters, steps: StepTable) -> Floats:
+    """GPU seconds of each step by the fitted form."""
+    coefficients = np.array(
+        [
+            parameters.constant_s,
+            parameters.decode_s,
+            parameters.prefill_s,
+            *parameters.token_slopes_s,
+            parameters.per_decode_s,
+            parameters.per_decode_kv_token_s,
+            parameters.per_prefill_square_s,
+            parameters.per_prefill_context_s,
+            parameters.per_mixed_kv_token_s,
+        ]
+    )
+    prices: Floats = steps.columns(parameters.token_knots) @ coefficients
+    return prices
+
+
+def score_steps(parameters: StepCostParameters, fitted_steps: int, unseen: StepTable) -> FitError:
+    """Relative errors on steps that the fit did not see, together and by region."""
+    error = np.abs(predicted_s(parameters, unseen) / unseen.seconds - 1.0)
+    by_region = {
+        name: _region_error(error[unseen.region(name)])
+        for name in REGIONS
+        if unseen.region(name).any()
+    }
+    return FitError(fitted_batches=fitted_steps, unseen=_region_error(error), by_region=by_region)
+
+
+def validity_of(steps: StepTable) -> Validity:
+    """The largest steps among these."""
+    return Validity(
+        max_decodes=max(1, int(steps.n_decodes.max())),
+        max_step_tokens=max(1, int(steps.tokens.max())),
+        max_context_tokens=max(1, int(steps.longest_context.max())),
+        max_kv_tokens=max(1, int(steps.kv_tokens.max())),
+    )
+
+
+def region_weights(steps: StepTable) -> Floats:
+    """Weights with which each region has as much say as the others, 1 on average."""
+    weights = np.zeros(len(steps))
+    for name in REGIONS:
+        members = steps.region(name)
+        weights[members] = 1.0 / max(1, int(members.sum()))
+    return weights * len(steps)
+
+
+def _region_error(relative: Floats) -> RegionError:
+    return RegionError(
+        batches=len(relative),
+        median=round(float(np.median(relative)), 4),
+        p95=round(float(np.percentile(relative, 95)), 4),
+        worst=round(float(relative.max()), 4),
+    )

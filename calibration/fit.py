@@ -20,6 +20,10 @@ TOKEN_KNOTS = (
 """Where the price per token may change. Neighbours such as 256, 257 let it jump: a matrix
 multiplication takes whole tiles of tokens, so one token more can cost another wave of tiles."""
 
+MOE_TOKEN_KNOTS = tuple(sorted({*TOKEN_KNOTS, 8, 32, 96, 160, 192, 320, 384, 640, 3072, 6144}))
+"""More of them for mixtures of experts: the weights that a step reads grow with its tokens until
+every expert has one."""
+
 SIGNIFICANT_DIGITS = 6
 """Coefficients are rounded to this, so that a fit gives the same file on another machine."""
 
@@ -94,32 +98,35 @@ def predict_s(parameters: StepCostParameters, batches: Sequence[StepBatch]) -> F
     return prices
 
 
-def fit_step_cost(batches: Sequence[StepBatch], prices_s: Floats) -> StepCostParameters:
+def fit_step_cost(
+    batches: Sequence[StepBatch], prices_s: Floats, knots: Sequence[int] = TOKEN_KNOTS
+) -> StepCostParameters:
     """The coefficients with the least squared relative error, none of them negative.
 
     Args:
         batches: what was computed.
         prices_s: how long it took, in seconds.
+        knots: where the price per token may change.
 
     Raises:
         InputError: a price is not a positive number, or scipy is not installed.
     """
     if len(batches) != len(prices_s) or not np.all(np.isfinite(prices_s) & (prices_s > 0)):
         raise InputError("fit: give one positive, finite price in seconds for each batch")
-    rows = columns(batches) / prices_s[:, None]
+    rows = columns(batches, knots) / prices_s[:, None]
     # Equal column norms keep the solver's tolerance meaningful for seconds a token and a step.
     norms = np.linalg.norm(rows, axis=0)
     norms[norms == 0] = 1.0
     solution, _ = _optimize().nnls(rows / norms, np.ones(len(batches)), maxiter=100 * rows.shape[1])
     coefficients = [rounded(value) for value in (solution / norms).tolist()]
-    n = len(TOKEN_KNOTS)
+    n = len(knots)
     constant_s, decode_s, prefill_s = coefficients[:3]
     per_decode_s, per_kv_s, square_s, context_s = coefficients[3 + n :]
     return StepCostParameters(
         constant_s=constant_s,
         decode_s=decode_s,
         prefill_s=prefill_s,
-        token_knots=TOKEN_KNOTS,
+        token_knots=tuple(knots),
         token_slopes_s=tuple(coefficients[3 : 3 + n]),
         per_decode_s=per_decode_s,
         per_decode_kv_token_s=per_kv_s,

@@ -6,34 +6,14 @@ of this code writes the same bytes.
 """
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from fleetsim.calibration import aic
-from fleetsim.calibration.batches import draw_batches
-from fleetsim.calibration.fit import fit_step_cost, score
-from fleetsim.calibration.memory import EngineSettings
-from fleetsim.calibration.profile import Gpu, Memory, Model, Profile, Provenance, Validity
-from fleetsim.calibration.recipes import (
-    API_SERVER,
-    CUDA_GRAPH_BYTES,
-    GPUS,
-    HOST_WORK,
-    MEMORY_SOURCE,
-    NAMES,
-    RUNTIME_BYTES,
-    SCHEDULER,
-    find_recipe,
-)
+from fleetsim.calibration.from_aic import fit_profile
+from fleetsim.calibration.profile import Profile
+from fleetsim.calibration.recipes import NAMES, find_recipe
 from fleetsim.traces.errors import InputError
-
-SEED = 20240
-FITTED_PER_REGION = 1200
-UNSEEN_PER_REGION = 800
 
 
 def make_profile(name: str) -> Profile:
@@ -43,58 +23,7 @@ def make_profile(name: str) -> Profile:
         InputError: the name is unknown, or the extra is not installed.
     """
     served, gpu_key = find_recipe(name)
-    system, gpu = GPUS[gpu_key]
-    tp = served.tensor_parallel_size
-    prices = aic.AicPrices(served.hf_id, system, tp, served.weight_dtype)
-    model = prices.model(served.model_name)
-    bounds = _bounds(gpu, model, tp)
-    rng = np.random.default_rng(SEED)
-    fitted = draw_batches(rng, FITTED_PER_REGION, bounds)
-    unseen = draw_batches(rng, UNSEEN_PER_REGION, bounds)
-    step_cost = fit_step_cost(fitted, prices.price_s(fitted))
-    return Profile(
-        name=name,
-        model=model,
-        gpu=gpu,
-        gpus_per_replica=tp,
-        precision=served.precision,
-        kv_cache_dtype="bfloat16",
-        engine_name="vllm",
-        engine_defaults=EngineSettings(tensor_parallel_size=tp),
-        step_cost=step_cost,
-        host_work=HOST_WORK,
-        api_server=API_SERVER,
-        memory=Memory(
-            shards=prices.shards(),
-            cuda_graph_bytes=CUDA_GRAPH_BYTES,
-            runtime_bytes=RUNTIME_BYTES,
-            source=MEMORY_SOURCE,
-        ),
-        provenance=Provenance(
-            source_package=aic.PACKAGE,
-            source_version=aic.package_version(),
-            kernel_tables=f"vLLM {aic.TABLES_VERSION} on {gpu.name}",
-            scheduler=SCHEDULER,
-            validation_runs="none yet",
-            fitted_by="python -m fleetsim.calibration.fit_aic",
-            seed=SEED,
-            remarks=served.remarks,
-        ),
-        fit_error=score(step_cost, len(fitted), unseen, prices.price_s(unseen)),
-        validity=bounds,
-    )
-
-
-def _bounds(gpu: Gpu, model: Model, tensor_parallel_size: int) -> Validity:
-    """The largest steps to fit: twice vLLM's token budget, and KV in all memory but weights."""
-    kv_bytes = 4 * model.num_layers * model.num_kv_heads * model.head_dim
-    free_bytes = gpu.hbm_bytes * tensor_parallel_size - model.weights_bytes
-    return Validity(
-        max_decodes=1024,
-        max_step_tokens=16_384,
-        max_context_tokens=model.max_context_tokens,
-        max_kv_tokens=free_bytes // kv_bytes,
-    )
+    return fit_profile(served, gpu_key, name, "python -m fleetsim.calibration.fit_aic")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,8 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder to write NAME.json to (default: the package's own profiles)",
     )
     chosen = parser.parse_args(arguments)
-    # The package warns of tables for other models' attention, which these do not use.
-    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     try:
         if not chosen.out.is_dir():
             raise InputError(f"--out {chosen.out}: is not a folder")

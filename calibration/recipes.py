@@ -61,7 +61,7 @@ class Served:
         return f"{self.slug}-{self.precision}-tp{self.tensor_parallel_size}-{gpu}"
 
 
-_FP8_REMARK = (
+FP8_REMARK = (
     "the measured fp8 matrix multiplications are up to 1.6 times slower just above a multiple of "
     "256 tokens than padded batches may be; fitted as measured"
 )
@@ -76,7 +76,7 @@ SERVED = (
         "fp8",
         4,
         "fp8",
-        (_FP8_REMARK,),
+        (FP8_REMARK,),
     ),
 )
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibration.fit import Floats, StepBatch
+from fleetsim.calibration.batches import StepBatch
 from fleetsim.calibration.profile import Model, Shard
+from fleetsim.calibration.step_table import Floats
 from fleetsim.traces.errors import InputError
 
 PACKAGE = "aiconfigurator-core"

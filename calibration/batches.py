@@ -1,13 +1,52 @@
 """The batches that a fit is made from and scored on: drawn once from a seed, spread over scales."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from fleetsim.calibration.fit import StepBatch
 from fleetsim.calibration.profile import Validity
+from fleetsim.calibration.step_table import REGIONS, Floats, StepTable
 
-REGIONS = ("decode", "prefill", "mixed")
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """One step to be priced: like decodes, and like prefill chunks."""
+
+    n_decodes: int
+    kv_tokens: int
+    """Computed tokens of all decodes together, before the step."""
+    n_prefills: int
+    chunk_tokens: int
+    context_tokens: int
+    """Computed tokens of each prefilling sequence, before its chunk."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the step computes."""
+        return self.n_decodes + self.n_prefills * self.chunk_tokens
+
+    @property
+    def region(self) -> str:
+        """``decode``, ``prefill`` or ``mixed``."""
+        if not self.n_prefills:
+            return "decode"
+        return "mixed" if self.n_decodes else "prefill"
+
+
+def priced(batches: Sequence[StepBatch], seconds: Floats) -> StepTable:
+    """The batches as steps that took so long."""
+    n_d, kv, n_p, c, p = np.array([astuple(batch) for batch in batches], dtype=np.float64).T
+    return StepTable(
+        n_decodes=n_d,
+        kv_tokens=kv,
+        n_prefills=n_p,
+        prefill_tokens=n_p * c,
+        prefill_square=n_p * c * c / 2,
+        prefill_context=n_p * c * p,
+        longest_context=np.maximum(np.ceil(kv / np.maximum(n_d, 1)) + np.sign(n_d), p + c),
+        seconds=seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,14 @@
-"""Fits the step cost to priced batches, and says how far off it is on batches it did not see."""
+"""Fits the step cost to steps of any shape, weighing regions alike, and says how far off it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
 
+from fleetsim.calibration.nnls import non_negative_least_squares
 from fleetsim.calibration.parameters import StepCostParameters
-from fleetsim.calibration.profile import FitError, RegionError
+from fleetsim.calibration.profile import FitError, RegionError, Validity
+from fleetsim.calibration.step_table import REGIONS, Floats, StepTable
 from fleetsim.traces.errors import InputError
-
-Floats = npt.NDArray[np.float64]
 
 TOKEN_KNOTS = (
     *(0, 16, 17, 64, 65, 128, 129, 256, 257, 512, 513, 768, 769, 1024, 1025),
@@ -27,61 +24,61 @@ every expert has one."""
 SIGNIFICANT_DIGITS = 6
 """Coefficients are rounded to this, so that a fit gives the same file on another machine."""
 
-
-@dataclass(frozen=True, slots=True)
-class StepBatch:
-    """One step to be priced: like decodes, and like prefill chunks."""
-
-    n_decodes: int
-    kv_tokens: int
-    """Computed tokens of all decodes together, before the step."""
-    n_prefills: int
-    chunk_tokens: int
-    context_tokens: int
-    """Computed tokens of each prefilling sequence, before its chunk."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that the step computes."""
-        return self.n_decodes + self.n_prefills * self.chunk_tokens
-
-    @property
-    def region(self) -> str:
-        """``decode``, ``prefill`` or ``mixed``."""
-        if not self.n_prefills:
-            return "decode"
-        return "mixed" if self.n_decodes else "prefill"
+_ROBUST_ROUNDS = 8
+_ROBUST_WIDTH = 3.0
+"""Steps further off than so many times the median error count less (Huber's weights)."""
 
 
-def columns(batches: Sequence[StepBatch], knots: Sequence[int] = TOKEN_KNOTS) -> Floats:
-    """One row per batch, one column per coefficient of :class:`StepCostParameters`, in order."""
-    n_d, kv, n_p, c, p = np.array(
-        [
-            (b.n_decodes, b.kv_tokens, b.n_prefills, b.chunk_tokens, b.context_tokens)
-            for b in batches
-        ],
-        dtype=np.float64,
-    ).T
-    tokens = n_d + n_p * c
-    ends = (*knots[1:], np.inf)
-    segments = [np.clip(tokens - k, 0, end - k) for k, end in zip(knots, ends, strict=True)]
-    return np.stack(
-        [
-            np.ones_like(tokens),
-            np.sign(n_d),
-            np.sign(n_p),
-            *segments,
-            n_d,
-            kv,
-            n_p * c * c / 2,
-            n_p * c * p,
-        ],
-        axis=1,
+def fit_steps(
+    steps: StepTable, knots: Sequence[int] = TOKEN_KNOTS, *, robust: bool = False
+) -> StepCostParameters:
+    """The coefficients with the least squared relative error, none of them negative.
+
+    Decode, prefill and mixed steps weigh alike, however many there are of each.
+
+    Args:
+        steps: what was computed and how long it took.
+        knots: token counts, from 0, at which the price per token may change.
+        robust: let steps that lie far off (a pause of the host, a busy machine) count less.
+
+    Raises:
+        InputError: a duration is not a positive number, or scipy is not installed.
+    """
+    if not np.all(np.isfinite(steps.seconds) & (steps.seconds > 0)):
+        raise InputError("fit: give one positive, finite duration in seconds for each step")
+    rows = steps.columns(knots) / steps.seconds[:, None]
+    balance = region_weights(steps)
+    weights = balance
+    solution = np.zeros(rows.shape[1])
+    for _ in range(_ROBUST_ROUNDS if robust else 1):
+        root = np.sqrt(weights)
+        solution = non_negative_least_squares(rows * root[:, None], root)
+        error = np.abs(rows @ solution - 1.0)
+        width = _ROBUST_WIDTH * max(float(np.median(error)), 1e-6)
+        weights = balance * np.minimum(1.0, width / np.maximum(error, 1e-12))
+    return to_parameters(solution, knots)
+
+
+def to_parameters(coefficients: Floats, knots: Sequence[int]) -> StepCostParameters:
+    """Coefficients in the order of ``StepTable.columns``, by name and rounded."""
+    constant_s, decode_s, prefill_s, *rest = (rounded(value) for value in coefficients.tolist())
+    slopes, (per_decode_s, per_kv_s, square_s, context_s, mixed_s) = rest[:-5], rest[-5:]
+    return StepCostParameters(
+        constant_s=constant_s,
+        decode_s=decode_s,
+        prefill_s=prefill_s,
+        token_knots=tuple(knots),
+        token_slopes_s=tuple(slopes),
+        per_decode_s=per_decode_s,
+        per_decode_kv_token_s=per_kv_s,
+        per_prefill_square_s=square_s,
+        per_prefill_context_s=context_s,
+        per_mixed_kv_token_s=mixed_s,
     )
 
 
-def predict_s(parameters: StepCostParameters, batches: Sequence[StepBatch]) -> Floats:
-    """GPU seconds of each batch, vectorised for fitting and scoring."""
+def predicted_s(parameters: StepCostParameters, steps: StepTable) -> Floats:
+    """GPU seconds of each step by the fitted form."""
     coefficients = np.array(
         [
             parameters.constant_s,
@@ -92,65 +89,41 @@ def predict_s(parameters: StepCostParameters, batches: Sequence[StepBatch]) -> F
             parameters.per_decode_kv_token_s,
             parameters.per_prefill_square_s,
             parameters.per_prefill_context_s,
+            parameters.per_mixed_kv_token_s,
         ]
     )
-    prices: Floats = columns(batches, parameters.token_knots) @ coefficients
+    prices: Floats = steps.columns(parameters.token_knots) @ coefficients
     return prices
 
 
-def fit_step_cost(
-    batches: Sequence[StepBatch], prices_s: Floats, knots: Sequence[int] = TOKEN_KNOTS
-) -> StepCostParameters:
-    """The coefficients with the least squared relative error, none of them negative.
+def score_steps(parameters: StepCostParameters, fitted_steps: int, unseen: StepTable) -> FitError:
+    """Relative errors on steps that the fit did not see, together and by region."""
+    error = np.abs(predicted_s(parameters, unseen) / unseen.seconds - 1.0)
+    by_region = {
+        name: _region_error(error[unseen.region(name)])
+        for name in REGIONS
+        if unseen.region(name).any()
+    }
+    return FitError(fitted_batches=fitted_steps, unseen=_region_error(error), by_region=by_region)
 
-    Args:
-        batches: what was computed.
-        prices_s: how long it took, in seconds.
-        knots: where the price per token may change.
 
-    Raises:
-        InputError: a price is not a positive number, or scipy is not installed.
-    """
-    if len(batches) != len(prices_s) or not np.all(np.isfinite(prices_s) & (prices_s > 0)):
-        raise InputError("fit: give one positive, finite price in seconds for each batch")
-    rows = columns(batches, knots) / prices_s[:, None]
-    # Equal column norms keep the solver's tolerance meaningful for seconds a token and a step.
-    norms = np.linalg.norm(rows, axis=0)
-    norms[norms == 0] = 1.0
-    solution, _ = _optimize().nnls(rows / norms, np.ones(len(batches)), maxiter=100 * rows.shape[1])
-    coefficients = [rounded(value) for value in (solution / norms).tolist()]
-    n = len(knots)
-    constant_s, decode_s, prefill_s = coefficients[:3]
-    per_decode_s, per_kv_s, square_s, context_s = coefficients[3 + n :]
-    return StepCostParameters(
-        constant_s=constant_s,
-        decode_s=decode_s,
-        prefill_s=prefill_s,
-        token_knots=tuple(knots),
-        token_slopes_s=tuple(coefficients[3 : 3 + n]),
-        per_decode_s=per_decode_s,
-        per_decode_kv_token_s=per_kv_s,
-        per_prefill_square_s=square_s,
-        per_prefill_context_s=context_s,
+def validity_of(steps: StepTable) -> Validity:
+    """The largest steps among these."""
+    return Validity(
+        max_decodes=max(1, int(steps.n_decodes.max())),
+        max_step_tokens=max(1, int(steps.tokens.max())),
+        max_context_tokens=max(1, int(steps.longest_context.max())),
+        max_kv_tokens=max(1, int(steps.kv_tokens.max())),
     )
 
 
-def score(
-    parameters: StepCostParameters,
-    fitted_batches: int,
-    unseen: Sequence[StepBatch],
-    prices_s: Floats,
-) -> FitError:
-    """The error on ``unseen`` batches, priced by the source of the fit at ``prices_s``."""
-    relative = np.abs(predict_s(parameters, unseen) / prices_s - 1.0)
-    regions = np.array([batch.region for batch in unseen])
-    return FitError(
-        fitted_batches=fitted_batches,
-        unseen=_region_error(relative),
-        by_region={
-            str(region): _region_error(relative[regions == region]) for region in np.unique(regions)
-        },
-    )
+def region_weights(steps: StepTable) -> Floats:
+    """Weights with which each region has as much say as the others, 1 on average."""
+    present = [members for members in map(steps.region, REGIONS) if members.any()]
+    weights = np.zeros(len(steps))
+    for members in present:
+        weights[members] = len(steps) / (len(present) * int(members.sum()))
+    return weights
 
 
 def rounded(value: float) -> float:
@@ -165,13 +138,3 @@ def _region_error(relative: Floats) -> RegionError:
         p95=round(float(np.percentile(relative, 95)), 4),
         worst=round(float(relative.max()), 4),
     )
-
-
-def _optimize() -> ModuleType:
-    try:
-        import scipy.optimize
-    except ImportError as error:
-        raise InputError(
-            "scipy is not installed; fitting needs the extra: pip install 'fleetsim[aic]'"
-        ) from error
-    return scipy.optimize  # type: ignore[no-any-return]

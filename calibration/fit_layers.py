@@ -7,7 +7,7 @@ prefill chunk, and steps of several chunks would come out too long.
 
 import numpy as np
 
-from fleetsim.calibration.fit_steps import region_weights, to_parameters
+from fleetsim.calibration.fit import region_weights, to_parameters
 from fleetsim.calibration.layer_steps import dense_us
 from fleetsim.calibration.layer_tables import LayerTables
 from fleetsim.calibration.nnls import non_negative_least_squares

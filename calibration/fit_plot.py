@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from fleetsim.calibration.fit_steps import predicted_s
+from fleetsim.calibration.fit import predicted_s
 from fleetsim.calibration.from_steps import StepFit
 from fleetsim.calibration.step_table import REGIONS
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fleetsim.calibration import aic
-from fleetsim.calibration.batches import draw_batches
-from fleetsim.calibration.fit import MOE_TOKEN_KNOTS, TOKEN_KNOTS, fit_step_cost, score
+from fleetsim.calibration.batches import draw_batches, priced
+from fleetsim.calibration.fit import MOE_TOKEN_KNOTS, TOKEN_KNOTS, fit_steps, score_steps
 from fleetsim.calibration.memory import EngineSettings
 from fleetsim.calibration.profile import Gpu, Memory, Model, Profile, Provenance, Validity
 from fleetsim.calibration.recipes import (
@@ -136,7 +136,7 @@ def fit_profile(served: Served, gpu_key: str, name: str, fitted_by: str) -> Prof
     fitted = draw_batches(rng, FITTED_PER_REGION, bounds)
     unseen = draw_batches(rng, UNSEEN_PER_REGION, bounds)
     knots = MOE_TOKEN_KNOTS if prices.is_moe else TOKEN_KNOTS
-    step_cost = fit_step_cost(fitted, prices.price_s(fitted), knots)
+    step_cost = fit_steps(priced(fitted, prices.price_s(fitted)), knots)
     return Profile(
         name=name,
         model=model,
@@ -165,7 +165,7 @@ def fit_profile(served: Served, gpu_key: str, name: str, fitted_by: str) -> Prof
             seed=SEED,
             remarks=served.remarks,
         ),
-        fit_error=score(step_cost, len(fitted), unseen, prices.price_s(unseen)),
+        fit_error=score_steps(step_cost, len(fitted), priced(unseen, prices.price_s(unseen))),
         validity=bounds,
     )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fleetsim.calibration.fit import score_steps, validity_of
 from fleetsim.calibration.fit_layers import fit_layers
-from fleetsim.calibration.fit_steps import score_steps, validity_of
 from fleetsim.calibration.layer_steps import layer_steps
 from fleetsim.calibration.layer_tables import LayerTables, read_layer_tables
 from fleetsim.calibration.library import list_profiles, load_profile

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetsim.calibration.fit import TOKEN_KNOTS
-from fleetsim.calibration.fit_steps import fit_steps, score_steps, validity_of
+from fleetsim.calibration.fit import TOKEN_KNOTS, fit_steps, score_steps, validity_of
 from fleetsim.calibration.memory import KV_DTYPE_BYTES, EngineSettings
 from fleetsim.calibration.model_config import model_from_config
 from fleetsim.calibration.parameters import HostWork, StepCostParameters

@@ -188,5 +188,5 @@ def _device_name() -> str:
 def _device_memory_bytes() -> int | None:
     try:
         return int(current_platform.get_device_total_memory())
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError):  # as above; `fit` then asks for it
         return None

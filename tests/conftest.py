@@ -3,6 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a change is judged by what it changes. To look for new
+# ones: pytest --hypothesis-profile=default
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -7,3 +7,11 @@ class InputError(ValueError):
     The message is one line: it names the file and the row or key, says what is wrong and what
     would be right. The command line prints it and exits with code 2.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: str) -> str:
+    """The text with line breaks and the like as escapes: what it quotes may hold anything."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

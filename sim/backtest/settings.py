@@ -27,7 +27,8 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     Raises:
         InputError: not of that form, an unknown key, or a value of the wrong kind.
     """
-    kinds = {field.name: str(field.type) for field in fields(EngineSettings)}
+    # of "int | None" the first: left out is None
+    kinds = {field.name: str(field.type).split(" | ")[0] for field in fields(EngineSettings)}
     kinds["gpu_memory_utilization"] = "float"
     found: dict[str, Any] = {}
     for change in changes:

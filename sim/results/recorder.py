@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fleetsim.sim.request import Journey
 from fleetsim.sim.results.facts import ReplicaRecord, RunFacts, TenantUsage
+from fleetsim.sim.results.request_rows import RequestRows
 from fleetsim.sim.results.schema import (
     DECISIONS,
     ITL_HISTOGRAM,
@@ -22,7 +23,6 @@ from fleetsim.sim.results.schema import (
     TABLES,
     TIMELINE,
     USAGE,
-    RequestRows,
 )
 from fleetsim.sim.results.store import FolderStore, MemoryStore, Store, write_json
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from struct import Struct
-
-import numpy as np
 import pyarrow as pa
-
-from fleetsim.sim.request import Journey
 
 RESULT_SCHEMA_VERSION = 1
 
-_FROM_REQUEST: tuple[tuple[str, pa.DataType], ...] = (
+FROM_REQUEST: tuple[tuple[str, pa.DataType], ...] = (
     ("request_id", pa.int64()),
     ("source_row", pa.int64()),
     ("tenant", pa.string()),
@@ -24,7 +18,7 @@ _FROM_REQUEST: tuple[tuple[str, pa.DataType], ...] = (
     ("prompt_tokens", pa.int32()),
     ("max_tokens", pa.int32()),
 )
-_FROM_JOURNEY: tuple[tuple[str, pa.DataType], ...] = (
+FROM_JOURNEY: tuple[tuple[str, pa.DataType], ...] = (
     ("output_tokens", pa.int32()),
     ("stops_at_length", pa.bool_()),
     ("outcome", pa.string()),
@@ -50,7 +44,7 @@ _FROM_JOURNEY: tuple[tuple[str, pa.DataType], ...] = (
     ("decode_stall_s", pa.float64()),
 )
 
-REQUESTS = pa.schema((*_FROM_REQUEST, *_FROM_JOURNEY))
+REQUESTS = pa.schema((*FROM_REQUEST, *FROM_JOURNEY))
 TIMELINE = pa.schema(
     [
         ("t_s", pa.float64()),
@@ -130,50 +124,3 @@ TABLES: dict[str, pa.Schema] = {
     "decisions": DECISIONS,
 }
 """Every table that a result may hold. `requests`, `timeline` and `decisions` come in parts."""
-
-
-class RequestRows:
-    """Rows of the `requests` table, packed one by one as journeys end."""
-
-    __slots__ = ("_numbers", "_texts")
-
-    def __init__(self) -> None:
-        self._numbers = bytearray()
-        self._texts: list[tuple[str | None, ...]] = []
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def add(self, journey: Journey) -> None:
-        """Append a journey as it is now."""
-        self._numbers += _pack(*_numbers_of(journey))
-        self._texts.append(_texts_of(journey))
-
-    def table(self) -> pa.Table:
-        """All rows, in the order in which they were added."""
-        numbers = np.frombuffer(self._numbers, _NUMBERS)
-        texts = dict(zip(_TEXTS, zip(*self._texts, strict=True), strict=True))
-        columns = [
-            pa.array(texts[name] if name in texts else numbers[name].copy(), kind)
-            for name, kind in (*_FROM_REQUEST, *_FROM_JOURNEY)
-        ]
-        return pa.Table.from_arrays(columns, schema=REQUESTS)
-
-
-_PLACES = {
-    **{name: f"request.{name}" for name, _ in _FROM_REQUEST},
-    **{name: name for name, _ in _FROM_JOURNEY},
-}
-_TEXTS = [field.name for field in REQUESTS if pa.types.is_string(field.type)]
-_NUMBERS = np.dtype(
-    [
-        (field.name, field.type.to_pandas_dtype())
-        for field in REQUESTS
-        if not pa.types.is_string(field.type)
-    ]
-)
-assert _NUMBERS.names is not None
-_texts_of = attrgetter(*(_PLACES[name] for name in _TEXTS))
-_numbers_of = attrgetter(*(_PLACES[name] for name in _NUMBERS.names))
-_STRUCT_CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.bool_(): "?"}
-_pack = Struct("=" + "".join(_STRUCT_CODES[REQUESTS.field(n).type] for n in _NUMBERS.names)).pack

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fleetsim.sim.scenario.yaml_text import Loc, dotted
-from fleetsim.traces.errors import InputError
+from fleetsim.traces.errors import InputError, one_line
 
 Where = Callable[[Loc], str]
 """Names the file and line, or the override, that a key came from."""
@@ -20,7 +20,7 @@ class ScenarioError(InputError):
         more = len(problems) - 1
         rest = f" (and {more} more: fleetsim validate lists them)" if more else ""
         super().__init__(problems[0] + rest)
-        self.problems = tuple(problems)
+        self.problems = tuple(map(one_line, problems))
 
 
 def scenario_error(error: ValidationError, where: Where) -> ScenarioError:

@@ -11,15 +11,18 @@ SAMPLE_TRACE = "sample"
 """The value of `workload.trace` that names the bundled synthetic sample."""
 
 
+_MOST_TOKENS = 2**31 - 1  # what a trace's and a result's columns hold
+
+
 def _max_tokens_rule(value: Any) -> Any:
     if value in ("context", "output") or (
-        isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_TOKENS
     ):
         return value
     raise PydanticCustomError(
         "max_tokens_rule",
-        "{value} is not a rule; give 'context', 'output' or a whole number from 1",
-        {"value": repr(value)},
+        "{value} is not a rule; give 'context', 'output' or a whole number from 1 to {most}",
+        {"value": repr(value), "most": _MOST_TOKENS},
     )
 
 

@@ -11,6 +11,7 @@ from differential.fast_engine import Listener, chain_of
 from differential.recording import Recording, Row
 from differential.workloads import Workload, output_limit, outside_events
 
+from fleetsim.calibration.nnls import non_negative_least_squares
 from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.sequence import Sequence
@@ -52,7 +53,7 @@ def fit(recording: Recording) -> Fit:
     """The step cost of the recorded steps."""
     shapes = np.array([_shape(row) for row in recording.rows], dtype=np.float64)
     seconds = np.array([row.t_end - row.t_start for row in recording.rows])
-    coefficients = _non_negative_least_squares(shapes, seconds)
+    coefficients = non_negative_least_squares(shapes, seconds)
     errors = shapes @ coefficients - seconds
     named = dict(zip(_COEFFICIENTS, coefficients.tolist(), strict=True))
     return Fit(
@@ -79,20 +80,6 @@ def _shape(row: Row) -> list[float]:
         sum(c * c for c, _ in chunks) / 2,
         sum(c * p for c, p in chunks),
     ]
-
-
-def _non_negative_least_squares(shapes: Floats, seconds: Floats) -> Floats:
-    """Least squares; while a coefficient is negative, the most negative one is left out."""
-    norms = np.linalg.norm(shapes, axis=0)
-    norms[norms == 0.0] = 1.0
-    kept = list(range(shapes.shape[1]))
-    while True:
-        solution, *_ = np.linalg.lstsq(shapes[:, kept] / norms[kept], seconds, rcond=None)
-        if solution.min() >= 0.0:
-            coefficients = np.zeros(shapes.shape[1])
-            coefficients[kept] = solution / norms[kept]
-            return coefficients
-        del kept[int(solution.argmin())]
 
 
 def measured(workload: Workload, recording: Recording, due_s: dict[str, float]) -> Latency:

@@ -166,9 +166,22 @@ def test_bad_bench_results_are_refused(tmp_path: Path, old: str, new: str, messa
         read_run(bench)
 
 
+def test_engine_settings_are_of_their_kinds() -> None:
+    changes = ["max_loras=4", "watermark=0.1", "async_scheduling=FALSE", "engine_version=0.33"]
+    found = parse_changes(changes)
+    assert found == {
+        "max_loras": 4,
+        "watermark": 0.1,
+        "async_scheduling": False,
+        "engine_version": "0.33",
+    }
+    assert isinstance(found["max_loras"], int)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ("max_loras=few", "give a number"),
         ("max_num_seqs", "give KEY=VALUE"),
         ("max_seqs=3", "the keys are num_gpu_blocks"),
         ("max_num_seqs=few", "give a number"),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from unit.calibration.step_files import COST, HEADER, made_steps, write_steps
 
+from fleetsim.calibration.fit import predicted_s
 from fleetsim.calibration.fit_plot import fit_figure
-from fleetsim.calibration.fit_steps import predicted_s
 from fleetsim.calibration.from_steps import StepFit, fit_step_files, supported_knots
 from fleetsim.calibration.library import load_profile
 from fleetsim.calibration.step_file import read_step_files

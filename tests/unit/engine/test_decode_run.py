@@ -38,7 +38,7 @@ def test_it_is_the_sum_of_the_steps(name: str, n: int, kv_tokens: int) -> None:
     assert run.end_s(0) == 7.5
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(
     name=st.sampled_from(sorted(COSTS)),
     n=st.integers(1, 512),
@@ -60,7 +60,7 @@ def test_steps_by_is_the_inverse_to_the_last_bit(
     assert run.steps_before(np.nextafter(end_s, np.inf)) == steps
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 @given(
     name=st.sampled_from(sorted(COSTS)), n=st.integers(1, 512), kv_tokens=st.integers(0, 2_000_000)
 )

@@ -145,6 +145,7 @@ def test_wrong_workload(tmp_path: Path, workload: str, expected: str) -> None:
         ("pools.chat.engine.gpu_memory_utilization=1.1", "1.1 is out of range; give 1 or less"),
         ("pools.chat.engine.watermark=1", "1 is out of range; give less than 1"),
         ("pools.chat.engine.scheduling_policy=lifo", "give 'fcfs' or 'priority'"),
+        ("workload.max_tokens=5000000000", "give 'context', 'output' or a whole number from 1 to"),
         ("pools.chat.engine.engine_version=0.34", "give '0.32' or '0.33'"),
         (
             "pools.chat.engine={max_num_seqs: 64, max_num_batched_tokens: 63}",

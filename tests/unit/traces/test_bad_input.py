@@ -324,6 +324,12 @@ def test_damaged_metadata(tmp_path: Path) -> None:
     assert "common schema version 9; this fleetsim reads version 1" in message_for(path)
 
 
+def test_a_line_break_in_what_is_quoted_does_not_break_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text('{"arrival_s": 0, "prompt\\ntokens": 5, "output_tokens": 5}\n')
+    assert "prompt\\ntokens" in message_for(path)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(

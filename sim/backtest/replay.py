@@ -88,12 +88,12 @@ def replay(
         host: host work in place of the profile's.
     """
     mode = scheduling_mode(settings)
-    work = host if host is not None else profile.host_work[mode].work
+    work = host if host is not None else profile.host_work_for(mode).work
     cost = StepCost(profile.step_cost, work, mode)
     api = profile.api_server
     delay_s = np.zeros(len(run))
     if run.at_client:
-        delay_s += api.alpha_s + api.beta_s_per_prompt_token * run.prompt_tokens
+        delay_s += api.latency_s + api.per_prompt_token_s * run.prompt_tokens
     clock, stamps = Clock(), _Stamps(len(run))
     gaps: list[tuple[Floats, npt.NDArray[np.int64]]] = []
     log = StepLog(lambda durations_s, decodes: gaps.append((durations_s, decodes)))

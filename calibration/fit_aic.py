@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fleetsim.calibration.fp8_rows import FP8_ROWS
 from fleetsim.calibration.from_aic import fit_profile
+from fleetsim.calibration.library import load_profile
 from fleetsim.calibration.profile import Profile
 from fleetsim.calibration.served import LEAST_KV_TOKENS, NAMES, find_recipe
 from fleetsim.traces.errors import InputError
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--profile", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     which.add_argument("--all", action="store_true", help="all of them")
+    which.add_argument(
+        "--table", action="store_true", help="none: only print the table of docs/profiles.md"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes to fit on (default: 1)")
     parser.add_argument(
         "--fp8-rows",
@@ -76,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="folder to write NAME.json to (default: the package's own profiles)",
     )
     chosen = parser.parse_args(arguments)
+    if chosen.table:
+        print(_TABLE_HEAD)
+        for name in NAMES:
+            print(table_row(load_profile(name)))
+        return 0
     try:
         if not chosen.out.is_dir():
             raise InputError(f"--out {chosen.out}: is not a folder")
@@ -85,21 +94,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for profile in make_profiles(names, chosen.jobs, chosen.fp8_rows):
             path = chosen.out / f"{profile.name}.json"
             path.write_text(profile.to_json(), encoding="utf-8")
-            print(_one_line(profile), flush=True)
+            print(table_row(profile), flush=True)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _one_line(profile: Profile) -> str:
+_TABLE_HEAD = "| profile | median | p95 | worst | KV blocks |\n|---|---|---|---|---|"
+
+
+def table_row(profile: Profile) -> str:
+    """A profile's errors and KV blocks as a row of a table in Markdown."""
     if profile.fit_error is None:
-        return profile.name
+        raise InputError(f"{profile.name}: was not fitted, so its error is not known")
     error = profile.fit_error.unseen
-    return (
-        f"| {profile.name} | {100 * error.median:.1f} % | {100 * error.p95:.1f} % "
-        f"| {100 * error.worst:.1f} % | {profile.kv_blocks():,} |"
-    )
+    shares = " | ".join(f"{100 * e:.1f} %" for e in (error.median, error.p95, error.worst))
+    return f"| {profile.name} | {shares} | {profile.kv_blocks():,} |"
 
 
 if __name__ == "__main__":

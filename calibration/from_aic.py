@@ -1,15 +1,17 @@
 """Profiles from the measured vLLM kernel tables of ``aiconfigurator-core``."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fleetsim.calibration import aic, hf_config
 from fleetsim.calibration.batches import draw_batches, priced
-from fleetsim.calibration.fit import MOE_TOKEN_KNOTS, TOKEN_KNOTS, fit_steps, score_steps
+from fleetsim.calibration.fit import fit_steps, score_steps
 from fleetsim.calibration.fp8_rows import FP8_ROWS, aligned_systems
 from fleetsim.calibration.memory import EngineSettings
 from fleetsim.calibration.parameters import StepCostParameters
@@ -25,11 +27,23 @@ from fleetsim.calibration.recipes import (
 )
 from fleetsim.calibration.remarks import remarks
 from fleetsim.calibration.served import Served
+from fleetsim.calibration.weights import weights_bytes
 from fleetsim.traces.errors import InputError
 
 SEED = 20240
 FITTED_PER_REGION = 1200
 UNSEEN_PER_REGION = 800
+
+_JUMPS = (16, 32, 64, 128, 192, 256, 320, 384, 512, 640, 768, 896, 1024)
+_LATER_JUMPS = (1280, 1536, 1792, 2048, 3072, 4096, 6144, 8192)
+TABLE_KNOTS = tuple(
+    sorted(
+        {0, 2, 4, 8, 24, 48, 96, 160, 224, 448, 2560, 5120, 12288}
+        | {knot for size in _JUMPS + _LATER_JUMPS for knot in (size, size + 1)}
+    )
+)
+"""Knots of the price per token. There are pairs for jumps between tiles, as in
+:data:`~fleetsim.calibration.fit.TOKEN_KNOTS`, and small ones for the experts that a step wakes."""
 
 DTYPES = ("auto", "fp8")
 KV_CACHE_DTYPES = ("auto", "fp8")
@@ -73,12 +87,7 @@ def profile_from_aic(
     aic.package_version()
     config = hf_config.model_config(model)
     hf_config.check_config(model, config)
-    heads = config["num_attention_heads"]
-    if heads % tensor_parallel_size:
-        raise InputError(
-            f"{model}: its {heads} attention heads cannot be divided over "
-            f"{tensor_parallel_size} GPUs; give another --tp"
-        )
+    _check_it_can_be_divided(model, config, tensor_parallel_size)
     own = hf_config.precision(config)
     if dtype == "fp8" and (own != "bf16" or hf_config.is_mixture_of_experts(config)):
         raise InputError(
@@ -86,7 +95,9 @@ def profile_from_aic(
         )
     precision = own if dtype == "auto" else dtype
     if fp8_rows == "aligned" and precision != "fp8":
-        raise InputError(f"{model}: --fp8-rows aligned is for weights in fp8; these are {precision}")
+        raise InputError(
+            f"{model}: --fp8-rows aligned is for weights in fp8; these are {precision}"
+        )
     short_name = Path(model).resolve().name
     served = Served(
         slug=short_name.lower(),
@@ -100,6 +111,22 @@ def profile_from_aic(
         fp8_rows=fp8_rows,
     )
     return fit_profile(served, name, "fleetsim calibrate from-aic")
+
+
+def _check_it_can_be_divided(model: str, config: Mapping[str, Any], gpus: int) -> None:
+    heads = config["num_attention_heads"]
+    if heads % gpus:
+        raise InputError(
+            f"{model}: its {heads} attention heads cannot be divided over {gpus} GPUs; give "
+            "another --tp"
+        )
+    inner = config.get("moe_intermediate_size") or config["intermediate_size"]
+    block = hf_config.block_size(config)
+    if hf_config.is_mixture_of_experts(config) and inner % (gpus * block):
+        raise InputError(
+            f"{model}: its experts of {inner} x {config['hidden_size']} in blocks of {block} "
+            f"cannot be divided over {gpus} GPUs, nor does vLLM; give a smaller --tp"
+        )
 
 
 def _one_of(option: str, value: str, known: Sequence[str]) -> None:
@@ -162,13 +189,14 @@ def fit_profile(served: Served, name: str, fitted_by: str) -> Profile:
             fit_error=None,
             validity=None,
         )
-        unfitted.kv_blocks()  # refuses what does not fit, by how many GB
+        # refuses what does not fit, by how many GB
+        unfitted.model_copy(update={"name": served.hf_id}).kv_blocks()
         bounds = _bounds(unfitted)
         rng = np.random.default_rng(SEED)
         fitted = draw_batches(rng, FITTED_PER_REGION, bounds)
         unseen = draw_batches(rng, UNSEEN_PER_REGION, bounds)
-        knots = MOE_TOKEN_KNOTS if prices.is_moe else TOKEN_KNOTS
-        step_cost = fit_steps(priced(fitted, prices.price_s(fitted)), knots)
+        step_cost = fit_steps(priced(fitted, prices.price_s(fitted)), TABLE_KNOTS)
+        step_cost = without_idle_knots(step_cost)
         error = score_steps(step_cost, len(fitted), priced(unseen, prices.price_s(unseen)))
     return unfitted.model_copy(
         update={"step_cost": step_cost, "fit_error": error, "validity": bounds}
@@ -193,8 +221,19 @@ def _model(served: Served, prices: aic.AicPrices) -> Model:
         ),
         latent_attention=latent,
         vocab_size=config["vocab_size"],
-        weights_bytes=prices.weights_bytes(),
+        weights_bytes=weights_bytes(config, 1, served.weight_dtype),
         max_context_tokens=config["max_position_embeddings"],
+    )
+
+
+def without_idle_knots(step_cost: StepCostParameters) -> StepCostParameters:
+    """The same step cost, without knots at which the price per token does not change."""
+    knots, slopes = step_cost.token_knots, step_cost.token_slopes_s
+    kept = [j for j in range(len(knots)) if j == 0 or slopes[j] != slopes[j - 1]]
+    return replace(
+        step_cost,
+        token_knots=tuple(knots[j] for j in kept),
+        token_slopes_s=tuple(slopes[j] for j in kept),
     )
 
 

@@ -65,7 +65,7 @@ def model_config(model: str) -> dict[str, Any]:
     """
     folder = Path(model)
     if folder.is_dir():
-        return _read(folder / "config.json")
+        return _read(folder / "config.json", folder / "hf_quant_config.json")
     if model in _SAME_BUT:
         other, changes = _SAME_BUT[model]
         return {**model_config(other), **changes}
@@ -73,28 +73,24 @@ def model_config(model: str) -> dict[str, Any]:
     if not path.is_file():
         near = difflib.get_close_matches(model, known_models(), n=3, cutoff=0.5)
         hint = f"nearest known: {', '.join(near)}; or " if near else ""
-        raise InputError(f"{model}: has no known configuration; {hint}give a folder with its config.json")
-    return _read(path)
+        raise InputError(
+            f"{model}: has no known configuration; {hint}give a folder with its config.json"
+        )
+    return _read(path, path.with_name(path.name.replace(_SUFFIX, _QUANT_SUFFIX)))
 
 
 @contextmanager
 def model_folder(model: str) -> Iterator[str]:
-    """A folder with the model's files, for as long as the context lasts.
+    """A folder with the model's config.json, for as long as the context lasts.
 
     The package downloads what it does not know by name. A folder it reads, and nothing else.
 
     Raises:
         InputError: as for :func:`model_config`.
     """
-    config = model_config(model)
-    if Path(model).is_dir():
-        yield model
-        return
     with tempfile.TemporaryDirectory(prefix="fleetsim-") as folder:
-        Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
-        quantised = _shipped() / f"{model.replace('/', '--')}{_QUANT_SUFFIX}"
-        if quantised.is_file():
-            Path(folder, "hf_quant_config.json").write_bytes(quantised.read_bytes())
+        config = json.dumps(model_config(model))
+        Path(folder, "config.json").write_text(config, encoding="utf-8")
         yield folder
 
 
@@ -127,7 +123,8 @@ def has_sliding_window(config: Mapping[str, Any]) -> bool:
 
 def precision(config: Mapping[str, Any]) -> str:
     """How the checkpoint's weights are kept, such as bf16, fp8 or mxfp4."""
-    return str(_quantisation(config).get("quant_method", "bf16"))
+    quantised = _quantisation(config)
+    return str(quantised.get("quant_method", "unnamed")) if quantised else "bf16"
 
 
 def has_block_scales(config: Mapping[str, Any]) -> bool:
@@ -135,12 +132,41 @@ def has_block_scales(config: Mapping[str, Any]) -> bool:
     return precision(config) == "fp8" and bool(_quantisation(config).get("weight_block_size"))
 
 
+ARCHITECTURES = (
+    "DeepseekV3ForCausalLM",
+    "GptOssForCausalLM",
+    "LlamaForCausalLM",
+    "MiMoForCausalLM",
+    "MiniMaxM2ForCausalLM",
+    "MixtralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+)
+"""Those whose weights and KV cache are counted right here. Others keep a state for some layers,
+an index of their keys, or images beside it."""
+
+PRECISIONS = ("bf16", "fp8", "mxfp4")
+
+
+def block_size(config: Mapping[str, Any]) -> int:
+    """Weights in a row of an fp8 checkpoint that share a scale; 1 where there are no blocks."""
+    return int(_quantisation(config)["weight_block_size"][0]) if has_block_scales(config) else 1
+
+
 def check_config(model: str, config: Mapping[str, Any]) -> None:
-    """Raise an InputError for counts that are missing or impossible, naming the first."""
+    """Raise an InputError for a model of another form, and for counts that are impossible."""
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not set(map(str, architectures)) & set(ARCHITECTURES):
+        raise InputError(
+            f"{model}: architectures is {architectures!r} in its config.json; known are "
+            f"{', '.join(ARCHITECTURES)}"
+        )
     needed = [
         "num_hidden_layers",
         "num_attention_heads",
         "hidden_size",
+        "intermediate_size",
         "vocab_size",
         "max_position_embeddings",
     ]
@@ -154,14 +180,24 @@ def check_config(model: str, config: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{model}: {key} is {value!r} in its config.json; a text model has a count there"
             )
+    if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
+        raise InputError(f"{model}: only some of its layers have experts, which is not priced")
     if not isinstance(config.get("quantization_config") or {}, Mapping):
         raise InputError(f"{model}: quantization_config in its config.json is not an object")
+    if has_block_scales(config) and _quantisation(config)["weight_block_size"] != [128, 128]:
+        raise InputError(
+            f"{model}: weight_block_size is not [128, 128], which is what was measured"
+        )
+    if precision(config) not in PRECISIONS:
+        raise InputError(
+            f"{model}: its weights are quantised as {precision(config)}; priced are "
+            f"{', '.join(PRECISIONS)}"
+        )
 
 
 _CHECKED_IF_PRESENT = (
     "num_key_value_heads",
     "head_dim",
-    "intermediate_size",
     "moe_intermediate_size",
     "num_experts",
     "num_local_experts",
@@ -184,7 +220,7 @@ def _shipped() -> Path:
         ) from error
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, quantised: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path}: no such file; give a folder that has one")
     try:
@@ -193,4 +229,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not a JSON file: {error}") from error
     if not isinstance(config, dict):
         raise InputError(f"{path}: is not a model's config.json")
+    if quantised.is_file():
+        config.setdefault("quantization_config", {}).setdefault("quant_method", "modelopt")
     return config

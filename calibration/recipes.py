@@ -81,11 +81,10 @@ API_SERVER = ApiServer(
 )
 
 MEMORY_SOURCE = (
-    "weights: counted from the model's configuration where its architecture is known here; other "
-    "weights, activations and communication buffers: aiconfigurator-core's model of vLLM; "
+    "weights: counted from the model's configuration; activations and communication buffers: "
+    "aiconfigurator-core's model of vLLM; "
     "runtime_bytes: mean over four published block counts of vLLM on H100; cuda_graph_bytes: "
     "assumed from start-up logs (0.2 to 0.6 GiB), charged since vLLM 0.21"
 )
 RUNTIME_BYTES = 606 * _MIB
 CUDA_GRAPH_BYTES = 512 * _MIB
-

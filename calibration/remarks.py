@@ -26,9 +26,13 @@ _LATENT_FP8_BLOCKS = (
     "linear layers but the experts are priced as bfloat16: those in fp8 with block scales were "
     "measured with the 0.06 to 0.09 ms that their launch takes, which CUDA graphs hide"
 )
+_CONTEXT = (
+    "attention of prefills was measured without earlier context; behind one it is computed from "
+    "that, and a chunk is never priced below the same chunk without context"
+)
 _LATENT = (
-    "attention was measured up to 131,072 tokens and without earlier context beside a prefill, "
-    "whose price is extrapolated; the first layers, which have no experts, are priced as if they had"
+    "the first layers, which have no experts, are priced as if they had; mixed steps are priced "
+    "from their parts, since the tables' package leaves the context of their decodes out"
 )
 _WINDOW = (
     "scheduler approximate: some layers look at a sliding window, for which vLLM keeps a KV cache "
@@ -38,7 +42,7 @@ _WINDOW = (
 
 def remarks(served: Served, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The remarks on one way to serve a model of that Hugging Face configuration."""
-    found = []
+    found = [_CONTEXT]
     latent = has_latent_attention(config)
     if served.precision == "fp8":
         if has_block_scales(config):

@@ -77,9 +77,7 @@ SERVED: tuple[Served, ...] = (
     *_served(
         ("mixtral-8x7b", "Mixtral 8x7B", "mistralai/Mixtral-8x7B-v0.1"), "bf16", (2, 4, 8), _ALL
     ),
-    *_served(
-        ("gpt-oss-20b", "gpt-oss 20b", "openai/gpt-oss-20b"), "mxfp4", (1, 2, 4), (1, 2, 4)
-    ),
+    *_served(("gpt-oss-20b", "gpt-oss 20b", "openai/gpt-oss-20b"), "mxfp4", (1, 2, 4), (1, 2, 4)),
     *_served(("gpt-oss-120b", "gpt-oss 120b", "openai/gpt-oss-120b"), "mxfp4", _ALL, _ALL),
     *_served(("deepseek-v3", "DeepSeek V3", "deepseek-ai/DeepSeek-V3"), "fp8", (), (8,)),
 )

@@ -16,15 +16,6 @@ from fleetsim.calibration.hf_config import (
     precision,
 )
 
-_COUNTED = {
-    "LlamaForCausalLM",
-    "Qwen3ForCausalLM",
-    "Qwen3MoeForCausalLM",
-    "MixtralForCausalLM",
-    "GptOssForCausalLM",
-    "DeepseekV3ForCausalLM",
-}
-
 _BF16 = 2.0
 _FP8_BYTES = 1.0
 _BLOCK_FP8_BYTES = 1.0 + 4 / 128**2
@@ -35,21 +26,19 @@ _MXFP4_BYTES = 0.5 + 1 / 32
 
 def weights_bytes(
     config: Mapping[str, Any], tensor_parallel_size: int, weight_dtype: str | None
-) -> int | None:
-    """Bytes of weights on each GPU, or None for an architecture that is not counted here.
+) -> int:
+    """Bytes of weights on each GPU.
 
     Every matrix is divided over the GPUs, save those from a token to its latent vectors (MLA) and
     to its experts, which each GPU has whole, and KV heads, of which each GPU has at least one.
+    Biases are left out, but for those of gpt-oss.
 
     Args:
-        config: the model's Hugging Face configuration; its counts are checked before.
+        config: the model's Hugging Face configuration, checked by
+            :func:`~fleetsim.calibration.hf_config.check_config`.
         tensor_parallel_size: GPUs of a replica; it divides the attention heads.
         weight_dtype: ``fp8`` where vLLM quantises the linear layers of a bf16 checkpoint.
     """
-    if not _COUNTED.intersection(config.get("architectures") or ()):
-        return None
-    if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
-        return None  # a mixture of experts in some layers only, in Qwen's way of saying so
     tp = tensor_parallel_size
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     linear = _linear_bytes(config, weight_dtype)
@@ -117,9 +106,7 @@ def _experts(config: Mapping[str, Any]) -> int:
     return next((int(config[name]) for name in names if config.get(name)), 0)
 
 
-def _expert_layer_bytes(
-    config: Mapping[str, Any], experts: int, tp: int, linear: float
-) -> float:
+def _expert_layer_bytes(config: Mapping[str, Any], experts: int, tp: int, linear: float) -> float:
     """Experts, shared experts and the router of one layer on one GPU."""
     hidden = config["hidden_size"]
     inner = config.get("moe_intermediate_size") or config["intermediate_size"]

@@ -36,7 +36,8 @@ def load_profile(name_or_path: str | Path) -> Profile:
     path = Path(name_or_path)
     if path.suffix == ".json" or path.is_file() or len(path.parts) > 1:
         return _read(path)
-    near = difflib.get_close_matches(_shipped_name(text), list_profiles(), n=3, cutoff=0.3)
+    near = [name for name in list_profiles() if name.startswith(_shipped_name(text))][:3]
+    near = near or difflib.get_close_matches(_shipped_name(text), list_profiles(), n=3, cutoff=0.3)
     hint = f"nearest: {', '.join(near)}" if near else f"shipped for: {', '.join(_models())}"
     raise InputError(f"profile {text!r} is unknown; {hint}; or give the path of a JSON file")
 

@@ -44,7 +44,7 @@ def weights_bytes(
     linear = _linear_bytes(config, weight_dtype)
     per_layer = linear * _attention(config, tp) + _BF16 * _small(config, tp)
     tables = 1 if config.get("tie_word_embeddings") else 2
-    total = tables * _BF16 * config["vocab_size"] * hidden / tp + _BF16 * hidden
+    total: float = tables * _BF16 * config["vocab_size"] * hidden / tp + _BF16 * hidden
     total += layers * per_layer
     if has_latent_attention(config):
         total += layers * _BF16 * _absorbed(config, tp)
@@ -89,7 +89,7 @@ def _absorbed(config: Mapping[str, Any], tp: int) -> float:
 def _small(config: Mapping[str, Any], tp: int) -> float:
     """Norms of one layer, and the biases and attention sinks of gpt-oss."""
     hidden = config["hidden_size"]
-    small = 2.0 * hidden
+    small: float = 2.0 * hidden
     if has_latent_attention(config):
         small += config["q_lora_rank"] + config["kv_lora_rank"]
     if str(config.get("model_type", "")).startswith("qwen3"):
@@ -110,17 +110,17 @@ def _expert_layer_bytes(config: Mapping[str, Any], experts: int, tp: int, linear
     """Experts, shared experts and the router of one layer on one GPU."""
     hidden = config["hidden_size"]
     inner = config.get("moe_intermediate_size") or config["intermediate_size"]
-    router = _BF16 * hidden * experts
+    router: float = _BF16 * hidden * experts
     if precision(config) == "mxfp4":
         # what vLLM's kernels for Hopper pad to; 64.5 GiB for gpt-oss-120b on one H100, where
         # vLLM 0.14.1 logs 64.38 (vllm-project/vllm issue 33155)
         padded = _up(hidden, 256) * _up(-(-inner // tp), 64)
         biases = 2 * inner / tp + hidden
-        return router + experts * (_MXFP4_BYTES * 3 * padded + _BF16 * (biases + 1))
+        return router + float(experts * (_MXFP4_BYTES * 3 * padded + _BF16 * (biases + 1)))
     shared = config.get("n_shared_experts") or 0
     # DeepSeek's router also has a float32 bias for each expert
     biases = 4 * experts if shared else 0
-    return router + biases + (experts + shared) * linear * 3 * hidden * inner / tp
+    return router + biases + float((experts + shared) * linear * 3 * hidden * inner / tp)
 
 
 def _up(value: int, multiple: int) -> int:

@@ -49,12 +49,12 @@ def from_aic(
     The tables are those of aiconfigurator-core (pip install 'fleetsim[aic]'), measured with vLLM
     0.24.0. Nothing is downloaded. The error that is printed is that of the fit on steps it did
     not see, against the tables; host work and the API server are those of the shipped profiles.
-    What ships already needs no fitting: fleetsim lists it when a profile's name is wrong.
+    What ships already needs no fitting; docs/profiles.md lists it.
 
     \b
     Examples:
-      fleetsim calibrate from-aic Qwen/Qwen3-0.6B --gpu h100 --out qwen3-0.6b.json
-      fleetsim calibrate from-aic moonshotai/Kimi-K2-Instruct --gpu h200 --tp 8 --out kimi.json
+      fleetsim calibrate from-aic Qwen/Qwen3-1.7B --gpu h100 --out qwen3-1.7b.json
+      fleetsim calibrate from-aic MiniMaxAI/MiniMax-M2.5 --gpu h200 --tp 4 --out minimax.json
       fleetsim calibrate from-aic ./my-model --gpu h200 --tp 4 --dtype fp8 --out mine.json
       fleetsim calibrate from-aic Qwen/Qwen3-32B --gpu h100 --tp 2 --kv-cache-dtype fp8 --out q.json
     """

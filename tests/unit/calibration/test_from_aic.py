@@ -155,7 +155,7 @@ def test_without_the_package_the_extra_is_named(
 @pytest.mark.parametrize(
     ("model", "changes"),
     [
-        ("Qwen/Qwen3-0.6B", {}),
+        ("mistralai/Mixtral-8x22B-v0.1", {"gpu": "h200", "tensor_parallel_size": 4}),
         ("Qwen/Qwen3-32B", {"gpu": "h200", "tensor_parallel_size": 2, "kv_cache_dtype": "fp8"}),
         ("Qwen/Qwen3-Coder-480B-A35B-Instruct", {"gpu": "h200", "tensor_parallel_size": 8}),
         ("MiniMaxAI/MiniMax-M2.5", {"gpu": "h200", "tensor_parallel_size": 4}),

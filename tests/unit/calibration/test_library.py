@@ -35,8 +35,12 @@ def test_an_edited_price_is_taken(broken):
 
 
 def test_an_unknown_name_gets_the_nearest_names():
-    with pytest.raises(InputError, match=f"-tp1' is unknown; nearest: {NAME}"):
-        load_profile("llama-3.1-8b-bf16-tp1")
+    with pytest.raises(InputError, match=f"-h10' is unknown; nearest: {NAME}"):
+        load_profile("llama-3.1-8b-bf16-tp1-h10")
+    with pytest.raises(InputError, match=f"'llama-3.1-8b' is unknown; nearest: {NAME}"):
+        load_profile("llama-3.1-8b")
+    with pytest.raises(InputError, match=r"unknown; nearest: .*llama-3.1-70b-fp8"):
+        load_profile("llama-70b-fp8")
     shipped = r"shipped for: deepseek-r1, .*, llama-3\.1-8b, .*qwen3-8b;"
     with pytest.raises(InputError, match=shipped):
         load_profile("?")

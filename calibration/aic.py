@@ -122,8 +122,9 @@ class AicPrices:
 
         Attention of prefills was measured without earlier context. For a chunk behind one the
         package takes the row of the whole length, times the share of it that is computed, and so
-        scales away the time that any kernel takes: 64 tokens behind 8,000 would cost 5 to 20 %
-        less than 64 tokens alone. Here a chunk never costs less than it does without its context.
+        scales away the time that any kernel takes: 64 tokens behind 8,000 would cost less than 64
+        alone, by 3 % with Llama 70B on 4 GPUs, 13 % with 8B on 8 and 20 % with DeepSeek. Here a
+        chunk never costs less than it does without its context.
 
         Raises:
             InputError: the tables do not reach as far.

@@ -17,10 +17,6 @@ TOKEN_KNOTS = (
 """Where the price per token may change. Neighbours such as 256, 257 let it jump: a matrix
 multiplication takes whole tiles of tokens, so one token more can cost another wave of tiles."""
 
-MOE_TOKEN_KNOTS = tuple(sorted({*TOKEN_KNOTS, 8, 32, 96, 160, 192, 320, 384, 640, 3072, 6144}))
-"""More of them for mixtures of experts: the weights that a step reads grow with its tokens until
-every expert has one."""
-
 SIGNIFICANT_DIGITS = 6
 """Coefficients are rounded to this, so that a fit gives the same file on another machine."""
 

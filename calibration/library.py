@@ -12,6 +12,9 @@ from fleetsim.traces.errors import InputError
 
 _SHIPPED = Path(__file__).parent / "profiles"
 
+ALIASES = {"llama-3.3-70b": "llama-3.1-70b", "deepseek-r1": "deepseek-v3"}
+"""Models of the same architecture, whose steps cost the same: one set of profiles serves both."""
+
 
 def list_profiles() -> tuple[str, ...]:
     """Names of the shipped profiles, in alphabetical order."""
@@ -21,19 +24,34 @@ def list_profiles() -> tuple[str, ...]:
 def load_profile(name_or_path: str | Path) -> Profile:
     """Reads a shipped profile by name, or any profile by the path of its JSON file.
 
+    The name may be that of another model of the same architecture, such as Llama 3.3 70B.
+
     Raises:
         InputError: no such profile (with the nearest names), or a file that is not a whole,
             consistent profile (naming the file and the key).
     """
     text = str(name_or_path)
-    if text in list_profiles():
-        return _read(_SHIPPED / f"{text}.json")
+    if (name := _shipped_name(text)) in list_profiles():
+        return _read(_SHIPPED / f"{name}.json")
     path = Path(name_or_path)
     if path.suffix == ".json" or path.is_file() or len(path.parts) > 1:
         return _read(path)
-    near = difflib.get_close_matches(text, list_profiles(), n=3, cutoff=0.3)
-    hint = f"nearest: {', '.join(near)}" if near else f"shipped: {', '.join(list_profiles())}"
+    near = [name for name in list_profiles() if name.startswith(_shipped_name(text))][:3]
+    near = near or difflib.get_close_matches(_shipped_name(text), list_profiles(), n=3, cutoff=0.3)
+    hint = f"nearest: {', '.join(near)}" if near else f"shipped for: {', '.join(_models())}"
     raise InputError(f"profile {text!r} is unknown; {hint}; or give the path of a JSON file")
+
+
+def _shipped_name(name: str) -> str:
+    for alias, model in ALIASES.items():
+        if name.startswith(f"{alias}-"):
+            return model + name.removeprefix(alias)
+    return name
+
+
+def _models() -> list[str]:
+    """What is served, without precision and GPUs: a name's last three parts."""
+    return sorted({*(name.rsplit("-", 3)[0] for name in list_profiles()), *ALIASES})
 
 
 def _read(path: Path) -> Profile:

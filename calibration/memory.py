@@ -61,10 +61,19 @@ class EngineSettings:
 
 
 def kv_bytes_per_token(
-    num_layers: int, num_kv_heads: int, head_dim: int, bytes_per_element: int
+    num_layers: int,
+    num_kv_heads: int,
+    head_dim: int,
+    bytes_per_element: int,
+    latent_attention: bool = False,
 ) -> int:
-    """Bytes of K and V that one token keeps in all layers, over the whole replica."""
-    return 2 * num_layers * num_kv_heads * head_dim * bytes_per_element
+    """Bytes of K and V that one token keeps in all layers, over the whole replica.
+
+    With latent attention (MLA) each head keeps one vector, from which both K and V are computed,
+    as ``MLAAttentionSpec`` of vLLM 0.32 has it.
+    """
+    vectors = 1 if latent_attention else 2
+    return vectors * num_layers * num_kv_heads * head_dim * bytes_per_element
 
 
 def kv_bytes_per_token_per_gpu(
@@ -73,12 +82,10 @@ def kv_bytes_per_token_per_gpu(
     """Bytes of K and V that one token keeps on each GPU.
 
     KV heads are divided over the GPUs; where there are more GPUs than KV heads each keeps one.
+    Latent attention has a single one, so each GPU keeps all of it.
     """
     dtype = profile.kv_cache_dtype if kv_cache_dtype == "auto" else kv_cache_dtype
-    heads = -(-profile.model.num_kv_heads // tensor_parallel_size)
-    return kv_bytes_per_token(
-        profile.model.num_layers, heads, profile.model.head_dim, KV_DTYPE_BYTES[dtype]
-    )
+    return profile.model.kv_bytes_per_token(KV_DTYPE_BYTES[dtype], tensor_parallel_size)
 
 
 def kv_blocks(profile: "Profile", settings: EngineSettings) -> int:

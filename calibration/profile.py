@@ -33,12 +33,28 @@ class Model(Section):
     hf_id: str
     num_layers: Count
     num_kv_heads: Count
+    """Heads of K and V; 1 with latent attention, whose vector serves all heads of Q."""
     head_dim: Count
+    """Numbers that a head keeps of K, and as many of V. With latent attention those of the latent
+    vector and of its position: ``kv_lora_rank + qk_rope_head_dim``."""
+    latent_attention: bool = False
+    """Whether the KV cache holds one latent vector a token and layer (MLA), not K and V."""
     vocab_size: Count
     weights_bytes: Bytes
     """All weights in this profile's precision, before they are divided over GPUs."""
     max_context_tokens: Count
     """vLLM's default ``max_model_len``: prompt and output together."""
+
+    def kv_bytes_per_token(self, bytes_per_element: int, tensor_parallel_size: int = 1) -> int:
+        """Bytes of the KV cache that one token keeps on each GPU."""
+        heads_per_gpu = -(-self.num_kv_heads // tensor_parallel_size)
+        return kv_bytes_per_token(
+            self.num_layers,
+            heads_per_gpu,
+            self.head_dim,
+            bytes_per_element,
+            self.latent_attention,
+        )
 
 
 class Gpu(Section):
@@ -178,14 +194,8 @@ class Profile(Section):
         return kv_blocks(self, settings or self.engine_defaults)
 
     def kv_bytes_per_token(self) -> int:
-        """Bytes of K and V of one token over the whole replica, in the profile's KV dtype."""
-        model = self.model
-        return kv_bytes_per_token(
-            model.num_layers,
-            model.num_kv_heads,
-            model.head_dim,
-            KV_DTYPE_BYTES[self.kv_cache_dtype],
-        )
+        """Bytes of K and V of one token, each counted once, in the profile's KV dtype."""
+        return self.model.kv_bytes_per_token(KV_DTYPE_BYTES[self.kv_cache_dtype])
 
     def kv_bytes_per_token_per_gpu(self, tensor_parallel_size: int | None = None) -> int:
         """Bytes of K and V of one token on each GPU, in the profile's KV dtype."""

@@ -1,15 +1,12 @@
-"""What the shipped profiles are made of beside kernel prices: models, GPUs, overheads, sources.
+"""What the shipped profiles are made of beside kernel prices: GPUs, overheads, sources.
 
 Every number here is somebody's measurement or a stated assumption; its ``source`` says which.
 """
-
-from dataclasses import dataclass
 
 from fleetsim.calibration.overheads import ApiServer, HostWorkRecord
 from fleetsim.calibration.parameters import HostWork
 from fleetsim.calibration.profile import Gpu
 from fleetsim.calibration.start_up import Spread, StartUp
-from fleetsim.traces.errors import InputError
 
 SCHEDULER = "vLLM 0.32"
 
@@ -45,44 +42,6 @@ GPUS = {
 }
 """The package's name of each GPU, and the GPU. vLLM's engine defaults are the same for both."""
 
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A model in one precision on a number of GPUs; one profile for each GPU type."""
-
-    slug: str
-    model_name: str
-    hf_id: str
-    precision: str
-    tensor_parallel_size: int
-    weight_dtype: str | None = None
-    remarks: tuple[str, ...] = ()
-
-    def profile_name(self, gpu: str) -> str:
-        """Such as ``llama-3.1-8b-bf16-tp1-h100``."""
-        return f"{self.slug}-{self.precision}-tp{self.tensor_parallel_size}-{gpu}"
-
-
-FP8_REMARK = (
-    "the measured fp8 matrix multiplications are up to 1.6 times slower just above a multiple of "
-    "256 tokens than padded batches may be; fitted as measured"
-)
-
-SERVED = (
-    Served("llama-3.1-8b", "Llama 3.1 8B", "meta-llama/Meta-Llama-3.1-8B", "bf16", 1),
-    Served("llama-3.1-70b", "Llama 3.1 70B", "meta-llama/Meta-Llama-3.1-70B", "bf16", 4),
-    Served(
-        "llama-3.1-70b",
-        "Llama 3.1 70B",
-        "meta-llama/Meta-Llama-3.1-70B",
-        "fp8",
-        4,
-        "fp8",
-        (FP8_REMARK,),
-    ),
-)
-
-NAMES = tuple(served.profile_name(gpu) for served in SERVED for gpu in GPUS)
 
 _WORK = HostWork(
     base_s=1.26e-3,
@@ -182,22 +141,10 @@ START_UP_FP8_EXPERTS = START_UP.model_copy(
 """Of mixtures of experts in fp8, whose kernels are compiled when first used."""
 
 MEMORY_SOURCE = (
-    "weights, activations and communication buffers: aiconfigurator-core's model of vLLM; "
+    "weights: counted from the model's configuration; activations and communication buffers: "
+    "aiconfigurator-core's model of vLLM; "
     "runtime_bytes: mean over four published block counts of vLLM on H100; cuda_graph_bytes: "
     "assumed from start-up logs (0.2 to 0.6 GiB), charged since vLLM 0.21"
 )
 RUNTIME_BYTES = 606 * _MIB
 CUDA_GRAPH_BYTES = 512 * _MIB
-
-
-def find_recipe(name: str) -> tuple[Served, str]:
-    """The model and the key of the GPU behind a profile's name.
-
-    Raises:
-        InputError: the name is unknown; lists the known ones.
-    """
-    for served in SERVED:
-        for gpu in GPUS:
-            if served.profile_name(gpu) == name:
-                return served, gpu
-    raise InputError(f"profile {name!r} is not made here; known: {', '.join(NAMES)}")

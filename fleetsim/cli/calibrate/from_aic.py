@@ -27,6 +27,21 @@ def from_aic(
             help="Of the weights: auto, or fp8 to quantise a dense model.",
         ),
     ] = "auto",
+    kv_cache_dtype: Annotated[
+        str,
+        typer.Option(
+            "--kv-cache-dtype", metavar="DTYPE", help="Of the KV cache: auto (bfloat16) or fp8."
+        ),
+    ] = "auto",
+    fp8_rows: Annotated[
+        str,
+        typer.Option(
+            "--fp8-rows",
+            metavar="ROWS",
+            help="raw: all fp8 multiplications as measured; aligned: without those of sizes just "
+            "above a multiple of 16, which are slow and which padded batches do not have.",
+        ),
+    ] = "raw",
     as_json: JsonOption = False,
 ) -> None:
     """Fit a profile to vLLM's kernels as measured on H100 and H200.
@@ -34,22 +49,30 @@ def from_aic(
     The tables are those of aiconfigurator-core (pip install 'fleetsim[aic]'), measured with vLLM
     0.24.0. Nothing is downloaded. The error that is printed is that of the fit on steps it did
     not see, against the tables; host work and the API server are those of the shipped profiles.
+    What ships already needs no fitting; docs/profiles.md lists it.
 
     \b
     Examples:
-      fleetsim calibrate from-aic Qwen/Qwen3-8B --gpu h100 --out qwen3-8b.json
-      fleetsim calibrate from-aic Qwen/Qwen3-30B-A3B-FP8 --gpu h200 --tp 2 --out qwen3-30b.json
+      fleetsim calibrate from-aic Qwen/Qwen3-1.7B --gpu h100 --out qwen3-1.7b.json
+      fleetsim calibrate from-aic MiniMaxAI/MiniMax-M2.5 --gpu h200 --tp 4 --out minimax.json
       fleetsim calibrate from-aic ./my-model --gpu h200 --tp 4 --dtype fp8 --out mine.json
+      fleetsim calibrate from-aic Qwen/Qwen3-32B --gpu h100 --tp 2 --kv-cache-dtype fp8 --out q.json
     """
     from fleetsim.calibration.from_aic import profile_from_aic
     from fleetsim.cli.calibrate.output import fit_lines, write_profile
 
     profile = profile_from_aic(
-        model, gpu=gpu, tensor_parallel_size=tensor_parallel_size, dtype=dtype, name=out.stem
+        model,
+        gpu=gpu,
+        tensor_parallel_size=tensor_parallel_size,
+        dtype=dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        fp8_rows=fp8_rows,
+        name=out.stem,
     )
-    blocks = profile.kv_blocks()  # refuses what does not fit
     write_profile(profile, out)
     if as_json:
         print(json.dumps(profile.model_dump(mode="json")["fit_error"], indent=2))
     else:
+        blocks = profile.kv_blocks()
         print("\n".join([*fit_lines(profile), f"{blocks:,} KV blocks of 16 tokens"]))

@@ -35,10 +35,22 @@ def test_an_edited_price_is_taken(broken):
 
 
 def test_an_unknown_name_gets_the_nearest_names():
-    with pytest.raises(InputError, match=f"'llama-8b-h100' is unknown; nearest: .*{NAME}"):
-        load_profile("llama-8b-h100")
-    with pytest.raises(InputError, match=f"shipped: .*{NAME}"):
+    with pytest.raises(InputError, match=f"-h10' is unknown; nearest: {NAME}"):
+        load_profile("llama-3.1-8b-bf16-tp1-h10")
+    with pytest.raises(InputError, match=f"'llama-3.1-8b' is unknown; nearest: {NAME}"):
+        load_profile("llama-3.1-8b")
+    with pytest.raises(InputError, match=r"unknown; nearest: .*llama-3.1-70b-fp8"):
+        load_profile("llama-70b-fp8")
+    shipped = r"shipped for: deepseek-r1, .*, llama-3\.1-8b, .*qwen3-8b;"
+    with pytest.raises(InputError, match=shipped):
         load_profile("?")
+
+
+def test_a_model_of_the_same_architecture_has_the_same_profile():
+    assert load_profile("llama-3.3-70b-fp8-tp4-h100").name == "llama-3.1-70b-fp8-tp4-h100"
+    assert load_profile("deepseek-r1-fp8-tp8-h200").name == "deepseek-v3-fp8-tp8-h200"
+    with pytest.raises(InputError, match=r"tp3-h100' is unknown; nearest: llama-3\.1-70b"):
+        load_profile("llama-3.3-70b-fp8-tp3-h100")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ DOC = Path(__file__).parents[3] / "docs" / "calibration.md"
 B8 = load_profile("llama-3.1-8b-bf16-tp1-h100")
 B70 = load_profile("llama-3.1-70b-bf16-tp4-h100")
 FP8 = load_profile("llama-3.1-70b-fp8-tp4-h100")
+LATENT = load_profile("deepseek-v3-fp8-tp8-h200")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,8 @@ FP8 = load_profile("llama-3.1-70b-fp8-tp4-h100")
         (B70, 327_680, {1: 327_680, 2: 163_840, 4: 81_920, 8: 40_960}),
         # fp8 weights do not shrink the cache, which stays bfloat16
         (FP8, 327_680, {1: 327_680, 2: 163_840, 4: 81_920, 8: 40_960}),
+        # latent attention: 512 + 64 numbers of 2 bytes in each of 61 layers, whole on each GPU
+        (LATENT, 70_272, {1: 70_272, 2: 70_272, 4: 70_272, 8: 70_272}),
     ],
 )
 def test_kv_bytes_per_token_are_divided_over_gpus(profile, whole, per_gpu):
@@ -30,6 +33,12 @@ def test_kv_bytes_per_token_are_divided_over_gpus(profile, whole, per_gpu):
 
 def test_more_gpus_than_kv_heads_keep_a_head_each():
     assert B8.kv_bytes_per_token_per_gpu(16) == B8.kv_bytes_per_token_per_gpu(8)
+
+
+def test_a_latent_vector_takes_half_the_bytes_in_fp8():
+    fp8 = LATENT.kv_blocks(LATENT.engine_settings(kv_cache_dtype="fp8"))
+    assert fp8 // 2 == LATENT.kv_blocks()
+    assert LATENT.kv_blocks() * 16 > 600_000
 
 
 @pytest.mark.parametrize(("profile", "total"), [(B8, 16.06e9), (B70, 141.1e9), (FP8, 72.65e9)])
@@ -114,6 +123,14 @@ def test_a_model_that_does_not_fit_is_refused_by_how_many_gb():
     with pytest.raises(InputError, match=r"does not fit: weights take 141\.1 GB") as refused:
         B70.kv_blocks(B70.engine_settings(tensor_parallel_size=1))
     assert "66.1 GB more than gpu_memory_utilization 0.92 x 85.0 GB" in str(refused.value)
+
+
+def test_deepseek_fits_on_eight_h200_and_not_on_eight_h100():
+    h100 = LATENT.model_copy(update={"gpu": B8.gpu})
+    with pytest.raises(InputError, match=r"weights take 85\.4 GB .* 14\.2 GB more than"):
+        h100.kv_blocks()
+    with pytest.raises(InputError, match="does not fit"):
+        LATENT.kv_blocks(LATENT.engine_settings(tensor_parallel_size=4))
 
 
 def test_a_model_that_fits_only_with_more_of_the_memory_is_refused():

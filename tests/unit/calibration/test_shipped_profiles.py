@@ -1,18 +1,23 @@
 """The shipped profiles say what they should, and agree with the tables they were fitted to."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fleetsim.calibration
 from fleetsim.calibration import list_profiles, load_profile
+from fleetsim.calibration.served import LEAST_KV_TOKENS, NAMES, SERVED
 from fleetsim.sim.engine.step_cost import StepCost
 
-NAMES = [
-    f"llama-3.1-{model}-{gpu}"
-    for model in ("70b-bf16-tp4", "70b-fp8-tp4", "8b-bf16-tp1")
-    for gpu in ("h100", "h200")
-]
 PROFILES = {name: load_profile(name) for name in NAMES}
+
+MISSES = {
+    "llama-3.1-70b-fp8-tp1-h200": (0.036, 0.142),
+    "qwen3-32b-fp8-tp1-h200": (0.031, 0.13),
+}
+"""Median and p95 of the profiles that miss the targets, which docs/profiles.md names."""
 GPU_ONLY = {name: StepCost(profile.step_cost) for name, profile in PROFILES.items()}
 
 # Milliseconds that aiconfigurator-core 0.12.0 itself gives for these steps (H100, H200).
@@ -52,7 +57,37 @@ def test_prices_are_those_of_the_kernel_tables(served):
 
 
 def test_every_named_profile_ships_and_no_other():
-    assert list_profiles() == tuple(NAMES)
+    assert list_profiles() == tuple(sorted(NAMES))
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_all_of_them_together_stay_small():
+    folder = Path(fleetsim.calibration.__file__).parent / "profiles"
+    assert sum(path.stat().st_size for path in folder.glob("*.json")) < 1_000_000
+
+
+@pytest.mark.parametrize("served", SERVED, ids=lambda served: served.profile_name)
+def test_a_profile_is_of_what_is_served(served):
+    profile = PROFILES[served.profile_name]
+    assert (profile.model.name, profile.model.hf_id) == (served.model_name, served.hf_id)
+    assert profile.precision == served.precision
+    assert profile.gpus_per_replica == served.tensor_parallel_size
+    assert f"NVIDIA {served.gpu.upper()}" in profile.gpu.name
+    assert profile.kv_cache_dtype == "bfloat16"
+    assert profile.kv_blocks() * 16 >= LEAST_KV_TOKENS
+
+
+def test_remarks_say_what_is_not_as_in_the_tables():
+    def says(name, text):
+        return any(text in remark for remark in PROFILES[name].provenance.remarks)
+
+    assert says("llama-3.1-8b-fp8-tp1-h100", "slower just above a multiple of 256")
+    assert not says("llama-3.1-8b-fp8-tp1-h100", "without block scales")
+    assert says("qwen3-32b-fp8-tp2-h200", "priced as fp8 without block scales")
+    assert says("deepseek-v3-fp8-tp8-h200", "priced as bfloat16")
+    assert says("gpt-oss-20b-mxfp4-tp1-h100", "scheduler approximate")
+    assert not says("qwen3-8b-bf16-tp1-h100", "fp8")
+    assert all(says(name, "measured without earlier context") for name in NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,9 +108,20 @@ def test_a_profile_states_sources_versions_and_errors(name):
     assert error is not None
     assert set(error.by_region) == {"decode", "prefill", "mixed"}
     assert error.unseen.batches == sum(r.batches for r in error.by_region.values()) == 2400
-    assert 0 < error.unseen.median <= (0.03 if profile.precision == "fp8" else 0.02)
-    assert error.unseen.p95 <= (0.13 if profile.precision == "fp8" else 0.06)
-    assert error.unseen.worst <= 0.15
+    median, p95 = MISSES.get(name, target(profile))
+    assert 0 < error.unseen.median <= median
+    assert error.unseen.p95 <= p95
+    assert error.unseen.worst <= 0.26  # one sequence of some 100,000 tokens, see docs
+    if name in MISSES:
+        assert error.unseen.median > target(profile)[0] or error.unseen.p95 > target(profile)[1]
+
+
+def target(profile):
+    """Median and p95; fp8 multiplications are not smooth in the number of tokens."""
+    if profile.model.latent_attention:
+        return 0.02, 0.10
+    per_tensor_fp8 = any("multiple of 256" in remark for remark in profile.provenance.remarks)
+    return (0.03, 0.13) if per_tensor_fp8 else (0.02, 0.06)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,6 +136,8 @@ def test_reading_the_kv_cache_is_as_fast_as_the_memory_allows(name):
     profile = PROFILES[name]
     bandwidth = {"h100": 3.35e12, "h200": 4.8e12}[name[-4:]]
     bytes_per_s = profile.kv_bytes_per_token_per_gpu() / profile.step_cost.per_decode_kv_token_s
+    if "gpt-oss" in name:
+        bytes_per_s /= 2  # every other layer looks at 128 tokens only
     assert 0.7 * bandwidth < bytes_per_s < bandwidth
 
 
@@ -109,7 +157,7 @@ def test_a_step_that_does_more_never_takes_less(name, mode, n_decodes, kv_tokens
         return cost.step_s(n, kv, c, c > 0, c * c / 2, c * 100.0)
 
     t = step_s(n_decodes, kv_tokens, chunk)
-    assert t > 4e-3
+    assert t > 1e-3
     assert step_s(n_decodes + more, kv_tokens, chunk) >= t
     assert step_s(n_decodes, kv_tokens + more, chunk) >= t
     assert step_s(n_decodes, kv_tokens, chunk + more) >= t

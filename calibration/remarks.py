@@ -1,0 +1,56 @@
+"""What a user of a profile from the kernel tables should know of its prices."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleetsim.calibration.hf_config import (
+    has_block_scales,
+    has_latent_attention,
+    has_sliding_window,
+)
+from fleetsim.calibration.served import Served
+
+_FP8_RAW = (
+    "the measured fp8 matrix multiplications are up to 1.6 times slower just above a multiple of "
+    "256 tokens than padded batches may be; fitted as measured"
+)
+_FP8_ALIGNED = (
+    "fitted without the measured fp8 matrix multiplications of sizes just above a multiple of 16, "
+    "as if every batch were padded"
+)
+_FP8_BLOCKS = (
+    "linear layers are priced as fp8 without block scales: those with block scales were measured "
+    "with the 0.06 to 0.09 ms that their launch takes, which CUDA graphs hide"
+)
+_LATENT_FP8_BLOCKS = (
+    "linear layers but the experts are priced as bfloat16: those in fp8 with block scales were "
+    "measured with the 0.06 to 0.09 ms that their launch takes, which CUDA graphs hide"
+)
+_CONTEXT = (
+    "attention of prefills was measured without earlier context; behind one it is computed from "
+    "that, and a chunk is never priced below the same chunk without context"
+)
+_LATENT = (
+    "the first layers, which have no experts, are priced as if they had; mixed steps are priced "
+    "from their parts, since the tables' package leaves the context of their decodes out"
+)
+_WINDOW = (
+    "scheduler approximate: some layers look at a sliding window, for which vLLM keeps a KV cache "
+    "group of its own, while the simulated engine has one group of full attention"
+)
+
+
+def remarks(served: Served, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The remarks on one way to serve a model of that Hugging Face configuration."""
+    found = [_CONTEXT]
+    latent = has_latent_attention(config)
+    if served.precision == "fp8":
+        if has_block_scales(config):
+            found.append(_LATENT_FP8_BLOCKS if latent else _FP8_BLOCKS)
+        if not latent:
+            found.append(_FP8_ALIGNED if served.fp8_rows == "aligned" else _FP8_RAW)
+    if latent:
+        found.append(_LATENT)
+    if has_sliding_window(config):
+        found.append(_WINDOW)
+    return tuple(found)

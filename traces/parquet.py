@@ -33,9 +33,13 @@ def write_parquet(trace: Trace, path: str | os.PathLike[str]) -> None:
         columns["max_tokens"] = pa.array(trace.max_tokens, mask=trace.max_tokens == 0)
     if trace.turn is not None:
         columns["turn"] = pa.array(trace.turn, mask=trace.turn < 0)
+    if trace.parent is not None:
+        columns["parent"] = pa.array(trace.parent, mask=trace.parent < 0)
+    if trace.think_s is not None:
+        columns["think_s"] = pa.array(trace.think_s, mask=np.isnan(trace.think_s))
     if trace.priority is not None:
         columns["priority"] = pa.array(trace.priority)
-    for name in ("session", "tenant", "model", "slo_class", "adapter"):
+    for name in ("session", "tenant", "model", "slo_class", "adapter", "kind"):
         labels = getattr(trace, name)
         if labels is not None:
             columns[name] = pa.DictionaryArray.from_arrays(

@@ -134,12 +134,18 @@ class Trace:
             one possibly fewer.
         session: conversation to which the request belongs.
         turn: int32 position in its session, from 0; -1 where unknown.
+        parent: int64 row of the request whose answer this one waits for; -1 where it waits for
+            none. A parent comes earlier in the trace.
+        think_s: float64 seconds from the parent's last token to this request, in a closed loop;
+            NaN where the request comes at its own time. It then has a parent, and its `arrival_s`
+            is when it came in the recording, or would have come at the soonest.
         tenant: who pays.
         model: which model was asked for.
         adapter: LoRA adapter that was asked for, on top of the model. Equal blocks under two
             adapters have different KV.
         priority: int16; lower is served first, as in vLLM.
         slo_class: name of the service class.
+        kind: what sort of request it is, such as chat, code or rag.
 
     Raises:
         InputError: columns of unequal length, wrong type, unsorted, out of range.
@@ -155,11 +161,14 @@ class Trace:
     block_ids: npt.NDArray[np.uint64] | None = None
     session: Categorical | None = None
     turn: npt.NDArray[np.int32] | None = None
+    parent: IntArray | None = None
+    think_s: FloatArray | None = None
     tenant: Categorical | None = None
     model: Categorical | None = None
     priority: npt.NDArray[np.int16] | None = None
     slo_class: Categorical | None = None
     adapter: Categorical | None = None
+    kind: Categorical | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -198,27 +207,52 @@ class Trace:
         """
         if count < 1:
             raise InputError(f"head {count}: must be at least 1 request")
-        cut = len(self) - count
-        if cut <= 0:
+        if count >= len(self):
             return self
+        kept = self.take(np.arange(count), "head")
+        transforms = (*self.metadata.transforms, {"name": "head", "count": count})
+        return replace(kept, metadata=replace(kept.metadata, transforms=transforms))
+
+    def take(self, rows: IntArray, reason: str = "taken out") -> Trace:
+        """Pick rows, in rising order, as a trace of its own whose first request arrives at 0.
+
+        A request whose parent is not picked comes at its own time. The metadata is that of this
+        trace, with the other rows dropped under ``reason``.
+
+        Raises:
+            InputError: no rows, or not in rising order.
+        """
+        if len(rows) == 0 or bool((np.diff(rows) <= 0).any()):
+            raise InputError("trace: rows to take must rise, and be at least one")
         changes: dict[str, Any] = {}
         for column in fields(self):
             value = getattr(self, column.name)
             if isinstance(value, Categorical):
-                changes[column.name] = value.take(np.arange(count))
-            elif isinstance(value, np.ndarray):
-                changes[column.name] = value[:count]
+                changes[column.name] = value.take(rows)
+            elif isinstance(value, np.ndarray) and column.name not in (
+                "block_offsets",
+                "block_ids",
+            ):
+                changes[column.name] = value[rows]
+        changes["arrival_s"] = changes["arrival_s"] - changes["arrival_s"][0]
+        if self.parent is not None:
+            place = np.full(len(self) + 1, -1, np.int64)  # the last one is for parent -1
+            place[rows] = np.arange(len(rows))
+            changes["parent"] = place[changes["parent"]]
+            if self.think_s is not None:
+                orphaned = changes["parent"] < 0
+                changes["think_s"] = np.where(orphaned, np.nan, changes["think_s"])
         if self.block_offsets is not None and self.block_ids is not None:
-            changes["block_offsets"] = self.block_offsets[: count + 1]
-            changes["block_ids"] = self.block_ids[: int(self.block_offsets[count])]
-        dropped = dict(self.metadata.rows_dropped)
-        dropped["head"] = dropped.get("head", 0) + cut
-        changes["metadata"] = replace(
-            self.metadata,
-            rows_kept=count,
-            rows_dropped=dropped,
-            transforms=(*self.metadata.transforms, {"name": "head", "count": count}),
-        )
+            lengths = np.diff(self.block_offsets)[rows]
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+            pick = np.repeat(self.block_offsets[:-1][rows] - offsets[:-1], lengths)
+            changes["block_offsets"] = offsets
+            changes["block_ids"] = self.block_ids[pick + np.arange(offsets[-1])]
+        dropped = len(self) - len(rows)
+        accounted = dict(self.metadata.rows_dropped)
+        if dropped:
+            accounted[reason] = accounted.get(reason, 0) + dropped
+        changes["metadata"] = replace(self.metadata, rows_kept=len(rows), rows_dropped=accounted)
         return replace(self, **changes)
 
     def content_hash(self) -> str:
@@ -277,6 +311,8 @@ _DTYPES = {
     "block_offsets": np.int64,
     "block_ids": np.uint64,
     "turn": np.int32,
+    "parent": np.int64,
+    "think_s": np.float64,
     "priority": np.int16,
 }
 
@@ -311,6 +347,16 @@ def _check(trace: Trace) -> None:
     require(bool((np.diff(trace.arrival_s) >= 0).all()), "arrival_s must not decrease")
     require(int(trace.prompt_tokens.min()) >= 1, "prompt_tokens must be at least 1")
     require(int(trace.output_tokens.min()) >= 1, "output_tokens must be at least 1")
+    if trace.parent is not None:
+        parents = trace.parent
+        right = (parents >= -1) & (parents < np.arange(count))
+        require(bool(right.all()), "a parent must be an earlier row, or -1 for none")
+    if trace.think_s is not None:
+        waits = ~np.isnan(trace.think_s)
+        require(trace.parent is not None, "think_s needs a parent column")
+        require(bool((trace.think_s[waits] >= 0).all()), "think_s must be at least 0, or NaN")
+        require(bool((trace.parent[waits] >= 0).all()), "think_s needs a parent in its row")
+        require(bool(np.isfinite(trace.think_s[waits]).all()), "think_s holds an infinity")
     if trace.block_offsets is None or trace.block_ids is None:
         require(
             trace.block_offsets is None and trace.block_ids is None,

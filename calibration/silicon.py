@@ -6,8 +6,8 @@ them is either usable or excluded for a reason that is kept with it, never for i
 
 Most rows come from InferenceX (formerly InferenceMAX), whose scripts are public: requests with
 prompts and outputs uniform in [0.8 L, L], ten times as many as are in flight, ``--ignore-eos``,
-prefix caching off. The others were measured by the package's authors, who do not say how; the same
-is assumed of them.
+prefix caching off. The others (vLLM 0.12.0) were measured by the package's authors, who do not say
+how; the same is assumed of them.
 """
 
 import csv
@@ -42,21 +42,18 @@ class ServedModel:
         name: short.
         hf_id: a configuration that the package ships.
         dtype: as for ``fleetsim calibrate from-aic``.
-        kv_cache_dtype: as vLLM was told.
         fitted: whether host work may be fitted to some of its rows.
     """
 
     name: str
     hf_id: str
     dtype: str = "auto"
-    kv_cache_dtype: str = "auto"
     fitted: bool = False
 
 
 MODELS = {
-    # InferenceX's scripts serve it with --kv-cache-dtype fp8.
     "meta-llama/Llama-3.1-70B": ServedModel(
-        "Llama-70B FP8", "meta-llama/Meta-Llama-3.1-70B", "fp8", "fp8", fitted=True
+        "Llama-70B FP8", "meta-llama/Meta-Llama-3.1-70B", "fp8", fitted=True
     ),
     "Qwen/Qwen3-32B": ServedModel("Qwen3-32B", "Qwen/Qwen3-32B", fitted=True),
     "openai/gpt-oss-120b": ServedModel("gpt-oss-120b", "openai/gpt-oss-120b", fitted=True),
@@ -72,6 +69,11 @@ _VERSION_NOT_STATED = {"meta-llama/Llama-3.1-70B": "0.10.2"}
 """What InferenceMAX ran on the day of the rows that name no version."""
 
 
+_FP8_KV_CACHE = (("meta-llama/Llama-3.1-70B", "h200"),)
+"""Served with ``--kv-cache-dtype fp8``: InferenceX's script for the H200 has it, the one for the H100
+had not, and the rows whose requests wait for the KV cache agree."""
+
+
 @dataclass(frozen=True, slots=True)
 class SiliconRow:
     """One measured run.
@@ -83,6 +85,7 @@ class SiliconRow:
         tensor_parallel_size: GPUs of the replica.
         engine_version: vLLM's, or nothing where the file does not say.
         mode: how that version, started like this, schedules.
+        kv_cache_dtype: as vLLM was told.
         concurrency: requests in flight.
         prompt_tokens, output_tokens: the longest of each.
         ttft_s, tpot_s: measured means over requests.
@@ -94,6 +97,7 @@ class SiliconRow:
     tensor_parallel_size: int
     engine_version: str
     mode: SchedulingMode
+    kv_cache_dtype: str
     concurrency: int
     prompt_tokens: int
     output_tokens: int
@@ -216,13 +220,16 @@ def _unusable(record: dict[str, str]) -> str:
 
 def _usable(path: Path, record: dict[str, str]) -> SiliconRow:
     version = record["backend_version"] or _VERSION_NOT_STATED.get(record["model_path"], "")
+    gpu = next(gpu for gpu, (system, _) in GPUS.items() if system == record["system"])
+    has_fp8_cache = (record["model_path"], gpu) in _FP8_KV_CACHE
     return SiliconRow(
         row_id=record["id"],
         model=MODELS[record["model_path"]],
-        gpu=next(gpu for gpu, (system, _) in GPUS.items() if system == record["system"]),
+        gpu=gpu,
         tensor_parallel_size=_count(path, record, "tp_size"),
         engine_version=version,
         mode=scheduling_of(version),
+        kv_cache_dtype="fp8" if has_fp8_cache else "auto",
         concurrency=_concurrency(record) or 0,
         prompt_tokens=_count(path, record, "isl"),
         output_tokens=_count(path, record, "osl"),

@@ -117,7 +117,7 @@ def engine_settings(row: SiliconRow, profile: Profile) -> EngineSettings:
         gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
         max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
         max_num_seqs=row.concurrency,
-        kv_cache_dtype=row.model.kv_cache_dtype,
+        kv_cache_dtype=row.kv_cache_dtype,
     )
     blocks = profile.kv_blocks(flags)
     longest = row.prompt_tokens + row.output_tokens

@@ -1,8 +1,9 @@
 """End-to-end runs of real vLLM servers that ``aiconfigurator-core`` ships, one row a run.
 
-``systems/silicon_sample.csv`` holds the mean time to first token and per output token of closed-loop
-runs. Here are those of vLLM on H100 and H200 with prefill and decode on the same GPUs; every one of
-them is either usable or excluded for a reason that is kept with it, never for its numbers.
+``systems/silicon_sample.csv`` holds the mean time to first token and per output token of
+closed-loop runs. Here are those of vLLM on H100 and H200 with prefill and decode on the same GPUs;
+every one of them is either usable or excluded for a reason that is kept with it, never for its
+numbers.
 
 Most rows come from InferenceX (formerly InferenceMAX), whose scripts are public: requests with
 prompts and outputs uniform in [0.8 L, L], ten times as many as are in flight, ``--ignore-eos``,
@@ -28,6 +29,8 @@ NEEDED = (
     *("isl", "osl", "tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"),
     *("silicon_ttft_ms", "silicon_tpot_ms"),
 )
+
+LISTED_AGAIN = "a run that is listed again"
 
 FITTED_TENSOR_PARALLEL_SIZES = (2, 4)
 FITTED_BELOW_CONCURRENCY = 512
@@ -70,8 +73,9 @@ _VERSION_NOT_STATED = {"meta-llama/Llama-3.1-70B": "0.10.2"}
 
 
 _FP8_KV_CACHE = (("meta-llama/Llama-3.1-70B", "h200"),)
-"""Served with ``--kv-cache-dtype fp8``: InferenceX's script for the H200 has it, the one for the H100
-had not, and the rows whose requests wait for the KV cache agree."""
+"""Served with ``--kv-cache-dtype fp8``: InferenceX's script for the H200 has it. Of its two for the
+H100 the later one has it too, but three rows whose requests wait for the KV cache tell that they
+were run by the earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def read_silicon(path: Path | None = None) -> SiliconRows:
     for record in sorted(records, key=lambda record: "db-dump" in record["silicon_data_source"]):
         row_id = record["id"]
         again = first.setdefault(_run_of(path, record), row_id)
-        reason = f"the run of {again} listed again" if again != row_id else _unusable(record)
+        reason = f"of {again}: {LISTED_AGAIN}" if again != row_id else _unusable(record)
         if reason:
             excluded.append(ExcludedRow(row_id, reason))
         else:

@@ -1,6 +1,6 @@
-"""Real closed-loop runs simulated again, row by row, with the engine and a profile of the set-up."""
+"""Real closed-loop runs simulated again, with the engine and a profile of each set-up."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -12,6 +12,7 @@ from fleetsim.calibration.parameters import HostWork
 from fleetsim.calibration.profile import Profile
 from fleetsim.calibration.silicon import SiliconRow
 from fleetsim.sim.backtest.closed_loop import Lengths, replay_closed_loop
+from fleetsim.sim.backtest.measured import Ints
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.randomness import Randomness
 from fleetsim.traces.errors import InputError
@@ -148,7 +149,7 @@ def draw_lengths(row: SiliconRow) -> Lengths:
     draws = Randomness(SEED).draws(f"validation/{row.row_id}")
     requests = REQUESTS_PER_SLOT * row.concurrency
 
-    def lengths(longest: int, attempt: int) -> "np.typing.NDArray[np.int64]":
+    def lengths(longest: int, attempt: int) -> Ints:
         shortest = int(SHORTEST * longest)
         spread = longest - shortest + 1
         return np.array([shortest + draws.integer(spread, i, attempt) for i in range(requests)])
@@ -240,13 +241,3 @@ def validate(
         tuple(result for result in in_order if isinstance(result, Outcome)),
         tuple(result for result in in_order if isinstance(result, NotCovered)),
     )
-
-
-def by_model(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, bool, list[Outcome]]]:
-    """Name of the model, fitted or held out, and its outcomes."""
-    names = dict.fromkeys(outcome.row.model.name for outcome in outcomes)
-    for name in names:
-        for fitted in (True, False):
-            members = [o for o in outcomes if o.row.model.name == name and o.fitted is fitted]
-            if members:
-                yield name, fitted, members

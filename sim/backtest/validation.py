@@ -163,13 +163,15 @@ def simulate_row(row: SiliconRow, profile: Profile, host: HostWork | None = None
     Args:
         row: the run.
         profile: of its set-up.
-        host: host work in place of the profile's.
+        host: host work in place of the profile's, of which the row's version has a record.
 
     Raises:
         InputError: the set-up does not fit on the GPUs.
     """
     settings = engine_settings(row, profile)
     load = draw_lengths(row)
+    if host is None:
+        host = profile.host_work_for(row.mode, row.engine_version).work
     done = replay_closed_loop(load, row.concurrency, profile, settings, host)
     tpot_s = (done.e2e_s - done.ttft_s) / (load.output_tokens - 1)
     return Outcome(

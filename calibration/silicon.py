@@ -177,7 +177,7 @@ def read_silicon(path: Path | None = None) -> SiliconRows:
     for record in sorted(records, key=lambda record: "db-dump" in record["silicon_data_source"]):
         row_id = record["id"]
         again = first.setdefault(_run_of(path, record), row_id)
-        reason = f"of {again}: {LISTED_AGAIN}" if again != row_id else _unusable(record)
+        reason = f"of {again}: {LISTED_AGAIN}" if again != row_id else _unusable(path, record)
         if reason:
             excluded.append(ExcludedRow(row_id, reason))
         else:
@@ -206,16 +206,18 @@ def _concurrency(record: dict[str, str]) -> int | None:
     return int(stated[1]) if stated and int(stated[1]) else None
 
 
-def _unusable(record: dict[str, str]) -> str:
+def _unusable(path: Path, record: dict[str, str]) -> str:
     """Why the set-up cannot be simulated, or nothing."""
     if _concurrency(record) is None:
         return "does not say how many requests were in flight"
     if record["model_path"] not in MODELS:
         return f"no configuration is known for {record['model_path']}"
+    # nothing, or 0 in a few rows, where it does not apply
     attention_dp, moe_tp, moe_ep = (
-        int(record[key] or 1) for key in ("attention_dp_size", "moe_tp_size", "moe_ep_size")
+        _count(path, record, key) if record[key] not in ("", "0") else 1
+        for key in ("attention_dp_size", "moe_tp_size", "moe_ep_size")
     )
-    if attention_dp > 1 or moe_tp * moe_ep > int(record["tp_size"]):
+    if attention_dp > 1 or moe_tp * moe_ep > _count(path, record, "tp_size"):
         return "not covered: attention is data-parallel over several engines"
     if moe_ep > 1:
         return "not covered: experts are spread over GPUs (expert parallelism)"

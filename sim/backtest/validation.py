@@ -140,8 +140,8 @@ def engine_settings(row: SiliconRow, profile: Profile) -> EngineSettings:
 
 def is_kv_limited(row: SiliconRow, settings: EngineSettings) -> bool:
     """Whether the KV cache may be too small for all in flight: such rows are held out."""
-    most_tokens = row.concurrency * (row.prompt_tokens + row.output_tokens)
-    return most_tokens > settings.num_gpu_blocks * settings.block_size
+    longest_blocks = -(-(row.prompt_tokens + row.output_tokens) // settings.block_size)
+    return row.concurrency * longest_blocks > settings.num_gpu_blocks - 1
 
 
 def draw_lengths(row: SiliconRow) -> Lengths:

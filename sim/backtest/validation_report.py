@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import expm1
 from typing import Any, TextIO
 
 import pandas as pd
@@ -30,7 +31,7 @@ def group_cells(group: GroupScore) -> tuple[str, ...]:
         *(
             cell
             for score in (group.tpot, group.ttft)
-            for cell in (f"{score.median:.1%}", f"{score.p95:.1%}", f"{-score.bias:+.1%}")
+            for cell in (f"{score.median:.1%}", f"{score.p95:.1%}", f"{expm1(-score.bias):+.1%}")
         ),
     )
 
@@ -114,7 +115,8 @@ def print_validation(validation: Validation, excluded: Sequence[ExcludedRow], fi
     outcomes = in_order(validation.outcomes)
     console.print(text_table(ROW_COLUMNS, map(row_cells, outcomes)))
     for reason, count in Counter(reasons(validation, excluded)).most_common():
-        console.print(f"\nnot simulated: {count} rows: {reason}", markup=False, highlight=False)
+        line = f"\nnot simulated: {count} rows: {reason}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print()
     console.print(text_table(GROUP_COLUMNS, map(group_cells, score_groups(outcomes))))
     targets = score_targets(outcomes)

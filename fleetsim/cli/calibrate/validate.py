@@ -27,7 +27,7 @@ def validate(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE", help="Renew the tables on this Markdown page."),
+        typer.Option("--page", metavar="FILE", help="Renew the tables on docs/validation.md."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Processes; else one a core.")
@@ -57,6 +57,11 @@ def validate(
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers: must be at least 1, got {workers}")
+    if page is not None:
+        if model is not None:
+            raise InputError("--page: give it without --model; the page shows all rows")
+        if not page.is_file():
+            raise InputError(f"--page {page}: no such file; give docs/validation.md")
     folder = result_folder(out, "validation", 0) if out is not None else None
     rows = read_silicon()
     usable = rows.usable if model is None else of_model(rows.usable, model)

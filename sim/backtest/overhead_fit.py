@@ -8,7 +8,7 @@ tensor-parallel size, and scored on those.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -66,7 +66,7 @@ class OverheadFit:
         self,
         rows: Sequence[SiliconRow],
         profiles: dict[Setup, Profile],
-        pool: ProcessPoolExecutor,
+        pool: Executor,
     ) -> None:
         self.rows = rows
         self._profiles = profiles

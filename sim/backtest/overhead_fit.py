@@ -90,7 +90,10 @@ class OverheadFit:
         return HostWork(residue_s=a_s, residue_per_seq_s=b_s, fitted_seqs=self._most)
 
     def fit_host(self) -> Fit:
-        """``a`` and ``b`` in seconds, neither negative, by Gauss and Newton."""
+        """``a`` and ``b`` in seconds, neither negative, by Gauss and Newton.
+
+        The API server is the profiles': while a request is in it, its slot runs nothing.
+        """
         x = _START
         jacobian = np.zeros((len(self.rows), 2))
         for round_ in range(_ROUNDS):

@@ -42,53 +42,56 @@ GPUS = {
 }
 """The package's name of each GPU, and the GPU. vLLM's engine defaults are the same for both."""
 
-
-_WORK = HostWork(
-    base_s=1.26e-3,
-    per_seq_s=32e-6,
-    residue_s=0.15e-3,
-    residue_per_seq_s=15e-6,
-    fitted_seqs=128,
-)
-"""The residue is what asynchronous runs show beyond their kernels. All of it together is what
-synchronous runs show, so the rest is what asynchronous scheduling hides."""
-
 _RESIDUAL_SOURCE = (
     "mean time per output token of published end-to-end vLLM runs (silicon_sample.csv of "
-    "aiconfigurator-core) beyond the kernel prices, as a + b * sequences: "
+    "aiconfigurator-core) beyond the kernel prices, found with the simulated engine: "
 )
 HOST_WORK = (
     HostWorkRecord(
         mode="async",
-        work=_WORK,
+        work=HostWork(
+            base_s=1.02e-3,
+            per_seq_s=41e-6,
+            residue_s=0.18e-3,
+            residue_per_seq_s=14.5e-6,
+            fitted_seqs=64,
+        ),
         engine_version="vLLM 0.10.2",
         source=_RESIDUAL_SOURCE
-        + "0.15 ms + 15 us from 40 runs of Llama-3.1-70B FP8 at TP 2 and 4, 4 to 64 in flight",
+        + "0.18 ms + 14.5 us a sequence from 38 runs of Llama-3.1-70B FP8 at TP 2 and 4, 4 to 64 "
+        "in flight (TP 4 alone 0.38 + 16, TP 2 alone 0 + 10); hidden is what synchronous runs "
+        "show beyond that. 40 runs of gpt-oss-120b (vLLM 0.18.0) give 0.14 ms + 2 us, but they ran "
+        "other expert kernels than were priced",
     ),
     HostWorkRecord(
         mode="sync",
-        work=_WORK,
+        work=HostWork(base_s=1.2e-3, per_seq_s=55e-6, fitted_seqs=128),
         engine_version="vLLM 0.12.0",
         source=_RESIDUAL_SOURCE
-        + "1.41 ms + 47 us from 60 runs of Qwen3-32B at TP 2 and 4, 8 to 128 in flight",
+        + "1.20 ms + 55 us a sequence from 56 runs of Qwen3-32B at TP 2 and 4, 8 to 128 in flight "
+        "(TP 4 alone 1.29 + 54, TP 2 alone 0.95 + 59)",
     ),
 )
+"""Asynchronous scheduling hides what synchronous runs show beyond the residue of asynchronous
+ones. ``fitted_seqs`` is the largest number in flight among the runs of the fit."""
 
 API_SERVER = ApiServer(
     api_server_count=1,
-    latency_s=14e-3,
-    per_request_s=0.0,
+    latency_s=10e-3,
+    per_request_s=4e-3,
     per_prompt_token_s=2e-6,
     per_chunk_s=0.0,
-    engine_version="vLLM 0.10.2 to 0.12.0",
+    engine_version="vLLM 0.10.2 to 0.18.0",
     source=(
-        "the same runs need 12 to 20 ms a request beyond steps to reach their mean time to first "
-        "token, most of them with prompts near 1,000 tokens: this gives 16 ms there; the split "
-        "assumes a tokenizer of 500,000 tokens a second"
+        "what the same runs need beyond steps to reach their mean time to first token, with "
+        "prompts near 1,000 tokens: 2 to 10 ms (Llama-3.1-70B), 20 ms (gpt-oss-120b), 60 to 70 ms "
+        "(Qwen3-32B), all of it with the error of the prefill's price; 16 ms is between. Any "
+        "occupying time from 0 to 8 ms a request fits alike, so 4 ms is a guess; 2 us a token "
+        "assumes a tokenizer of 500,000 tokens a second; chunks cannot be told from host work"
     ),
 )
 
-OVERHEADS = "host work: vLLM 0.10.2 (async) and 0.12.0 (sync); API server: vLLM 0.10.2 to 0.12.0"
+OVERHEADS = "host work: vLLM 0.10.2 (async) and 0.12.0 (sync); API server: vLLM 0.10.2 to 0.18.0"
 
 _IMPORT_S = Spread(
     low=10.0, high=19.0, source="vLLM start-ups measured in arXiv 2606.07362 and vLLM issue 47456"

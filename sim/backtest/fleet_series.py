@@ -58,7 +58,6 @@ class Window:
         return np.rint(np.linspace(0, len(self.grid_s) - 1, BLOCKS + 1)).astype(np.int64)
 
 
-
 def scrape_interval_s(dump: Dump) -> float:
     """The usual time between two samples of a gauge.
 
@@ -206,7 +205,7 @@ def bucket_bounds_s(dump: Dump, metric: str) -> Floats:
         some.sort()
         if not np.isinf(some[-1]):
             raise InputError(
-                f"{dump.name}: {metric}_bucket of {replica_name(replica)} has no le=\"+Inf\"; "
+                f'{dump.name}: {metric}_bucket of {replica_name(replica)} has no le="+Inf"; '
                 "export all buckets"
             )
         if first is not None and some != first:

@@ -119,7 +119,11 @@ class DumpBuilder:
         self._found: dict[str, dict[Labels, list[tuple[str, list[float], list[float]]]]] = {}
 
     def add(
-        self, where: str, metric: str, labels: dict[str, str], times_s: list[float],
+        self,
+        where: str,
+        metric: str,
+        labels: dict[str, str],
+        times_s: list[float],
         values: list[float],
     ) -> None:
         """Samples of one series, as one place has them.

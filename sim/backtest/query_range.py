@@ -75,6 +75,6 @@ def _add(where: str, result: Any, builder: DumpBuilder) -> None:
         numbers = [float(value) for _, value in values]
     except (TypeError, ValueError):
         raise InputError(
-            f"{where}: {name}: a sample is not [time, \"value\"]; the file is damaged"
+            f'{where}: {name}: a sample is not [time, "value"]; the file is damaged'
         ) from None
     builder.add(where, name, labels, times_s, numbers)

@@ -108,7 +108,8 @@ def check_against_prometheus(
         raise Interrupted
     scrapes = fleet.dump(pools, chosen, start_s, bounds_s)
     simulated = fleet_series(scrapes, window)
-    check = check_fleet(measured, simulated, tolerances or Tolerances(), dump.name)
+    latencies = fleet.latencies(pools, window.start_s - start_s, window.end_s - start_s)
+    check = check_fleet(measured, simulated, latencies, tolerances or Tolerances(), dump.name)
     return PrometheusCheck(
         scenario=scenario.name,
         dump=dump.name,

@@ -7,6 +7,7 @@ judged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, nan
 
@@ -37,12 +38,13 @@ from fleetsim.sim.backtest.verdict import (
     judge_quantile,
 )
 from fleetsim.sim.report.format import percent
+from fleetsim.sim.results.histogram import LogHistogram
 from fleetsim.traces.errors import InputError
 
 QUANTILES = (0.5, 0.9, 0.99)
 _TAIL = 2.0  # a tail's tolerance over a mean's
 _WAITS_OFTEN = 0.5
-_SHARE_FLOOR = 0.02
+_SHARE_FLOOR = 0.01  # of KV usage and hit rate: a difference that says nothing
 _LARGEST_LE_S = 1e4  # vLLM's own largest bound is 7,680 s
 _LITTLE = 30.0  # milliseconds for seconds would be 1,000
 
@@ -54,12 +56,12 @@ class Tolerances:
     Attributes:
         mean: relative, of means and medians; p90 and p99 get twice that.
         load: relative, of arrivals and prompt lengths; output lengths get twice that.
-        requests: difference per replica in running or waiting requests that never matters.
+        requests: difference per replica in running or waiting requests that says nothing.
     """
 
     mean: float = 0.10
     load: float = 0.05
-    requests: float = 0.5
+    requests: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,19 @@ class FleetCheck:
 
 
 def check_fleet(
-    measured: FleetSeries, simulated: FleetSeries, tolerances: Tolerances, dump_name: str
+    measured: FleetSeries,
+    simulated: FleetSeries,
+    latencies: Mapping[str, LogHistogram],
+    tolerances: Tolerances,
+    dump_name: str,
 ) -> FleetCheck:
     """Judge every metric that both have.
+
+    Args:
+        measured, simulated: both fleets in the window.
+        latencies: the simulated fleet's TTFT and ITL in the window, in fine bins.
+        tolerances: what is close enough.
+        dump_name: for messages.
 
     Raises:
         InputError: the measured numbers contradict each other, as in another unit.
@@ -119,7 +131,7 @@ def check_fleet(
     premises = tuple(_premises(measured, simulated, tolerances))
     failed = [premise.name for premise in premises if not premise.holds]
     metrics = [
-        *_latencies(measured, simulated, tolerances),
+        *_latencies(measured, simulated, latencies, tolerances),
         *_gauges(measured, simulated, tolerances),
         *_rates(measured, simulated, tolerances),
     ]
@@ -197,7 +209,12 @@ def _premises(
             premises.append(Premise(name, was, is_, True, "not in the dump, so not compared"))
             continue
         holds = abs(is_ - was) <= max(load * was, floor)
-        reason = "" if holds else f"more than {percent(load, 2)} apart: it is other traffic"
+        reason = (
+            ""
+            if holds
+            else f"more than {percent(load, 2)} apart: other traffic, or some of it never reached "
+            "an engine"
+        )
         premises.append(Premise(name, was, is_, holds, reason))
     lag_s = _lag_s(measured, simulated)
     premises.append(
@@ -290,7 +307,10 @@ def _metric(
 
 
 def _latencies(
-    measured: FleetSeries, simulated: FleetSeries, tolerances: Tolerances
+    measured: FleetSeries,
+    simulated: FleetSeries,
+    fine: Mapping[str, LogHistogram],
+    tolerances: Tolerances,
 ) -> list[Metric]:
     edges = measured.window.edges
     waits = float(np.nanmean(measured.gauges[WAITING] > 0))
@@ -313,7 +333,8 @@ def _latencies(
         ]
         for q in QUANTILES:
             tolerance = tolerances.mean * (_TAIL if q > 0.5 else 1.0)
-            statistics.append(judge_quantile(was, is_, q, tolerance, edges))
+            simulated_s = fine[key].quantile(q)
+            statistics.append(judge_quantile(was, is_, simulated_s, q, tolerance, edges))
         metrics.append(_metric(key, title, "s", statistics, note))
     return metrics
 
@@ -322,10 +343,10 @@ def _gauges(measured: FleetSeries, simulated: FleetSeries, tolerances: Tolerance
     edges = measured.window.edges
     requests = tolerances.requests * simulated.replicas
     metrics = []
-    for key, title, unit, floor in (
-        (RUNNING, "running", "requests", requests),
-        (WAITING, "waiting", "requests", requests),
-        (KV_USAGE, "KV usage", "share", _SHARE_FLOOR),
+    for key, title, unit, floor, whole in (
+        (RUNNING, "running", "requests", requests, 1.0),  # a count at a time: one more or less
+        (WAITING, "waiting", "requests", requests, 1.0),
+        (KV_USAGE, "KV usage", "share", _SHARE_FLOOR, 0.0),
     ):
         was, is_ = measured.gauges[key], simulated.gauges[key]
         # A sample that one side lacks is left out of both.
@@ -335,7 +356,7 @@ def _gauges(measured: FleetSeries, simulated: FleetSeries, tolerances: Tolerance
             judge_mean(
                 Ratio.of_samples(was, edges), Ratio.of_samples(is_, edges), tolerances.mean, floor
             ),
-            judge_peak(was, is_, _TAIL * tolerances.mean, _TAIL * floor),
+            judge_peak(was, is_, _TAIL * tolerances.mean, max(_TAIL * floor, whole)),
         ]
         missing = 1.0 - float(there.mean())
         note = f"{percent(missing, 2)} of the scrapes are missing" if missing > 0.05 else ""

@@ -50,7 +50,7 @@ class Window:
     def grid_s(self) -> Floats:
         """The times at which gauges are compared."""
         steps = round((self.end_s - self.start_s) / self.interval_s)
-        return self.start_s + self.interval_s * np.arange(steps + 1)
+        return self.start_s + self.interval_s * np.arange(steps + 1, dtype=np.float64)
 
     @property
     def edges(self) -> Ints:
@@ -110,7 +110,11 @@ def common_window(
             f"they {how}; at least {_FEWEST_SCRAPES} scrapes are needed, so check --trace-start "
             "and its time zone, or export the trace's time"
         )
-    return Window(trace_start_s + low * interval_s, trace_start_s + high * interval_s, interval_s)
+    return Window(
+        trace_start_s + float(low) * interval_s,
+        trace_start_s + float(high) * interval_s,
+        interval_s,
+    )
 
 
 def utc(time_s: float) -> str:
@@ -253,8 +257,8 @@ def _risen(one: Series, times_s: Floats) -> Floats:
         return np.zeros(len(times_s))
     steps = np.diff(values)
     steps = np.where(steps < 0, values[1:], steps)
-    total = np.interp(times_s, at_s, np.r_[0.0, np.cumsum(steps)])
-    return total - total[0]
+    total: Floats = np.interp(times_s, at_s, np.r_[0.0, np.cumsum(steps)])
+    return total - float(total[0])
 
 
 def _histogram(dump: Dump, metric: str, grid_s: Floats) -> Histogram:
@@ -286,7 +290,8 @@ def _histogram(dump: Dump, metric: str, grid_s: Floats) -> Histogram:
 
 def _gauge(dump: Dump, metric: str, window: Window) -> Floats:
     grid_s = window.grid_s
-    total, alive = np.zeros(len(grid_s)), np.zeros(len(grid_s))
+    total: Floats = np.zeros(len(grid_s))
+    alive: Floats = np.zeros(len(grid_s))
     for one in dump.of(metric).values():
         at = np.searchsorted(one.times_s, grid_s + _TIME_S, side="right") - 1
         fresh = (at >= 0) & (grid_s - one.times_s[at] <= _STALE_INTERVALS * window.interval_s)
@@ -298,7 +303,7 @@ def _gauge(dump: Dump, metric: str, window: Window) -> Floats:
             alive += (grid_s >= there[0] - _TIME_S) & (grid_s <= there[-1] + window.interval_s)
             total += values
     if metric == KV_USAGE:
-        return np.divide(total, alive, out=np.full(len(grid_s), np.nan), where=alive > 0)
+        total = np.divide(total, np.maximum(alive, 1.0))
     return np.where(alive > 0, total, np.nan)
 
 

@@ -1,9 +1,9 @@
 """OpenMetrics text with times, as `promtool tsdb dump-openmetrics` writes it: read and written.
 
-Read here and not with prometheus_client's parser, because that one refuses what promtool writes:
-series come in the database's order, so that a metric's are not always together ("Clashing name"),
-and one after the other in time ("Timestamps went backwards"). It is the reference for what is
-written here, in the tests.
+Read here and not with prometheus_client's parser (0.26), because that one refuses what promtool
+may write, series of one metric that are not all together ("Clashing name"), and of a histogram with
+several times silently keeps one sample of each time but the first. It names no line either. In the
+tests it is the reference for what is written here, one time at a time.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _labels_end(line: str, start: int) -> int:
 
 def _labels(where: str, text: str) -> dict[str, str]:
     labels: dict[str, str] = {}
-    at, inner = 1, text
-    while at < len(inner) and inner[at] != "}":
-        match = _LABEL.match(inner, at)
+    at = 1
+    while at < len(text) and text[at] != "}":
+        match = _LABEL.match(text, at)
         if match is None:
             raise InputError(f'{where}: labels {text[:80]!r} are not {{name="value",...}}')
         labels[match[1]] = _ESCAPED.sub(lambda m: "\n" if m[1] == "n" else m[1], match[2])
@@ -148,7 +148,7 @@ def _header(name: str, kind: str) -> str:
 def _samples(parts: list[tuple[str, dict[Labels, Series]]]) -> Iterator[str]:
     replicas: dict[Labels, list[tuple[str, Series]]] = {}
     for name, by_labels in parts:
-        for labels, one in by_labels.items():
+        for labels, one in sorted(by_labels.items(), key=_bound):
             group = replica_of(labels) if name.endswith("_bucket") else labels
             replicas.setdefault(group, []).append((name + _label_text(labels), one))
     for members in replicas.values():
@@ -159,6 +159,11 @@ def _samples(parts: list[tuple[str, dict[Labels, Series]]]) -> Iterator[str]:
                 for prefix, times_s, values in bounds
                 if index < len(times_s)
             )
+
+
+def _bound(entry: tuple[Labels, Series]) -> float:
+    """Buckets are written by rising bound; everything else stays as it is."""
+    return float(dict(entry[0]).get("le", "0"))
 
 
 def _number(value: float) -> str:

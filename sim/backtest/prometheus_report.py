@@ -48,8 +48,8 @@ def check_text(result: PrometheusCheck) -> Group:
         lag = premise.name == "arrivals over time"
         load.add_row(
             premise.name,
-            "" if lag else digits(_known(premise.measured), 4),
-            "" if lag else digits(_known(premise.simulated), 4),
+            "" if lag else _amount(premise.measured),
+            "" if lag else _amount(premise.simulated),
             Text("no", style="red") if not premise.holds else "yes",
         )
     parts: list[Any] = [head, Text(""), load]
@@ -78,7 +78,7 @@ def _metrics(result: PrometheusCheck) -> Table:
     table.add_column("verdict")
     for metric in result.check.metrics:
         for index, one in enumerate(metric.statistics):
-            verdict = metric.verdict if index == 0 else ""
+            verdict = one.verdict if result.check.comparable else DO_NOT_TRUST
             half = one.half_width / one.measured if one.measured else float("nan")
             table.add_row(
                 metric.title if index == 0 else "",
@@ -92,6 +92,10 @@ def _metrics(result: PrometheusCheck) -> Table:
         if isfinite(metric.correlation):
             table.add_row("", "correlation", "", f"{metric.correlation:.2f}", "", "", "")
     return table
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else digits(_known(value))
 
 
 def _known(value: float) -> float | None:
@@ -211,7 +215,12 @@ def check_figure(result: PrometheusCheck) -> Figure:
                 shares = histogram.cumulative[-1] / max(histogram.counts[-1], 1.0)
                 finite: Floats = histogram.bounds_s[:-1]
                 ax.plot(finite, shares[:-1], line, marker=".", color=colour, label=name)
+            ends = [
+                f.histograms[key].bounds_s[f.histograms[key].bucket(0.9999)] for _, f, *_ in fleets
+            ]
+            last_s = max([e for e in ends if isfinite(e)], default=None)
             ax.set(xscale="log", ylim=(0, 1.02), title=f"{title}, share up to", xlabel="s")
+            ax.set_xlim(right=last_s)
         axes.flat[0].legend()
     return figure
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetsim.sim.backtest.openmetrics import le_text
 from fleetsim.sim.backtest.prometheus_dump import (
@@ -27,10 +28,13 @@ from fleetsim.sim.backtest.prometheus_dump import (
 from fleetsim.sim.engine.timed_step_log import TimedStepLog
 from fleetsim.sim.fleet import Pool
 from fleetsim.sim.request import COMPLETED
+from fleetsim.sim.results.histogram import LogHistogram
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.scenario import Scenario
 from fleetsim.sim.simulate import Progress, Simulation
 from fleetsim.traces import Trace
+
+Ints = npt.NDArray[np.int64]
 
 _COLUMNS = (
     "pool",
@@ -144,6 +148,38 @@ class ScrapedFleet:
                     series.setdefault(metric, {})[full] = Series(start_s + at_s, numbers)
         return Dump(name, series)
 
+    def latencies(
+        self, pools: Sequence[str], start_s: float, end_s: float
+    ) -> dict[str, LogHistogram]:
+        """TTFT and ITL of the run, which must have been made, in a part of it and in fine bins.
+
+        Args:
+            pools: names of those that count.
+            start_s, end_s: from after the one up to the other, in seconds of the run.
+        """
+        assert self._result is not None
+        found = {TTFT: LogHistogram(), ITL: LogHistogram()}
+
+        def add(metric: str, when_s: Floats, took_s: Floats, weight: Ints) -> None:
+            within = (when_s > start_s) & (when_s <= end_s)
+            found[metric].add(took_s[within], weight[within])
+
+        requests = self._result.columns("requests", _COLUMNS)
+        rows = np.isin(requests["pool"], pools)
+        first_s = requests["first_token_s"][rows]
+        ttft_s = first_s - requests["dispatched_s"][rows]
+        add(TTFT, first_s, ttft_s, np.ones(len(first_s), np.int64))
+        for pool in self.pools:
+            for replica in pool.replicas if pool.name in pools else ():
+                for ended_s, took_s, n_decodes in self._logs[replica.number].steps():
+                    add(ITL, ended_s, took_s, n_decodes)
+                gaps = self._gaps_of(replica.number)
+                add(ITL, gaps[:, 0], gaps[:, 1], np.ones(len(gaps), np.int64))
+        return found
+
+    def _gaps_of(self, replica: int) -> Floats:
+        return np.array(self._gaps.get(replica, []), dtype=np.float64).reshape(-1, 2)
+
     @staticmethod
     def _add_requests(
         values: dict[tuple[str, Labels], Floats],
@@ -182,7 +218,7 @@ class ScrapedFleet:
         tally = _Tally(at_s, bounds_s)
         for ended_s, took_s, n_decodes in self._logs[replica].steps():
             tally.add(ended_s, took_s, n_decodes.astype(np.float64))
-        gaps = np.array(self._gaps.get(replica, []), dtype=np.float64).reshape(-1, 2)
+        gaps = self._gaps_of(replica)
         tally.add(gaps[:, 0], gaps[:, 1], np.ones(len(gaps)))
         tally.put_into(values, ITL, labels)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetsim.sim.backtest.fleet_series import Histogram, Ints
 from fleetsim.sim.backtest.prometheus_dump import Floats
-from fleetsim.sim.report.format import percent, seconds
+from fleetsim.sim.report.format import seconds
 
 TRUST = "trust"
 DO_NOT_TRUST = "do not trust"
@@ -112,20 +112,22 @@ def judge_mean(
     Args:
         measured, simulated: the means.
         tolerance: relative to the measured one.
-        floor: a difference that never matters, in the metric's unit.
+        floor: a difference that says nothing either way, in the metric's unit.
         name: of the statistic.
     """
     was, is_ = measured.mean, simulated.mean
     if not (isfinite(was) and isfinite(is_)):
         return Statistic(name, was, is_, nan, nan, CANNOT_TELL, "nothing was observed")
-    allowed = max(tolerance * was, floor)
+    allowed = tolerance * was
     half = half_width(measured, simulated)
     apart = abs(is_ - was)
     if not isfinite(half):
         verdict, reason = CANNOT_TELL, "under half of the window's blocks have observations"
     elif apart + half <= allowed:
         verdict, reason = TRUST, "within the tolerance, sampling error included"
-    elif apart - half > allowed:
+    elif apart + half <= floor:
+        verdict, reason = CANNOT_TELL, "outside the tolerance, but too small to judge by"
+    elif apart - half > max(allowed, floor):
         verdict, reason = DO_NOT_TRUST, "outside the tolerance, beyond any sampling error"
     elif apart <= allowed:
         verdict, reason = CANNOT_TELL, "within the tolerance, but the sampling error is larger"
@@ -135,46 +137,53 @@ def judge_mean(
 
 
 def judge_quantile(
-    measured: Histogram, simulated: Histogram, q: float, tolerance: float, edges: Ints
+    measured: Histogram,
+    simulated: Histogram,
+    simulated_s: float,
+    q: float,
+    tolerance: float,
+    edges: Ints,
 ) -> Statistic:
-    """Whether a quantile agrees, as far as the buckets can tell.
+    """Whether a quantile agrees, as far as the measured buckets can tell.
 
-    It is known to lie in a bucket, and no closer. Do not trust: even the nearest ends of the two
-    buckets are further apart than the tolerance, and the shares below the bound between them
-    differ by more than the sampling error. Trust: even the furthest ends are within it.
+    The measured one is known to lie in a bucket, and no closer. Do not trust: even the bucket's
+    nearest end is further from the simulated one than the tolerance, and the shares of
+    observations beyond that end differ by more than the sampling error. Trust: the whole bucket
+    is within the tolerance.
+
+    Args:
+        measured, simulated: on the same buckets; the numbers shown are interpolated in them.
+        simulated_s: the simulated quantile itself.
+        q: which one, 0 to 1.
+        tolerance: relative.
+        edges: of the window's blocks.
     """
     name = f"p{q * 100:g}"
     count = min(measured.counts[-1], simulated.counts[-1])
     if count < 1:
         return Statistic(name, nan, nan, nan, nan, CANNOT_TELL, "nothing was observed")
     was, is_ = measured.quantile_s(q), simulated.quantile_s(q)
-    ours, theirs = simulated.bucket(q), measured.bucket(q)
-    allowed = tolerance * was
-    low, high = measured.edges_s(theirs)
-    low_sim, high_sim = simulated.edges_s(ours)
-    nearest = max(low_sim / high if high else 0.0, low / high_sim if high_sim else 0.0) - 1.0
-    furthest = max(high, high_sim) / max(min(low, low_sim), 1e-9) - 1.0
+    bucket = measured.bucket(q)
+    low_s, high_s = measured.edges_s(bucket)
+    within = f"{seconds(low_s)} to {seconds(high_s)}" if isfinite(high_s) else f"> {seconds(low_s)}"
+    said = f"measured in the bucket {within}, simulated {seconds(simulated_s)}"
 
     def answer(verdict: str, reason: str) -> Statistic:
-        return Statistic(name, was, is_, nan, allowed, verdict, reason)
+        return Statistic(name, was, is_, nan, tolerance * was, verdict, reason)
 
     if count * (1.0 - q) < 10:
-        return answer(CANNOT_TELL, f"only {count:,.0f} observations, under 10 beyond {name}")
-    if furthest <= tolerance:
-        return answer(TRUST, "within the tolerance wherever in their buckets they lie")
-    if ours == theirs:
-        where = f"{seconds(low)} to {seconds(high)}" if isfinite(high) else f"over {seconds(low)}"
-        return answer(CANNOT_TELL, f"both in the bucket {where}, which is wider than the tolerance")
-    if nearest <= tolerance:
-        return answer(CANNOT_TELL, "in neighbouring buckets, which are wider than the tolerance")
-    between = slice(min(ours, theirs), max(ours, theirs))
-    for bound in range(between.start, between.stop):
-        shares = [
-            Ratio.of_totals(h.cumulative[:, bound], h.counts, edges) for h in (measured, simulated)
-        ]
-        if abs(shares[1].mean - shares[0].mean) > half_width(shares[0], shares[1]):
-            return answer(DO_NOT_TRUST, f"at least {percent(nearest, 2)} apart")
-    return answer(CANNOT_TELL, "buckets apart, but perhaps by sampling error: too few requests")
+        return answer(CANNOT_TELL, f"{count:,.0f} observations leave under 10 beyond it")
+    if high_s / simulated_s - 1.0 <= tolerance and 1.0 - low_s / simulated_s <= tolerance:
+        return answer(TRUST, f"{said}: all of it within the tolerance")
+    if low_s * (1.0 - tolerance) <= simulated_s <= high_s * (1.0 + tolerance):
+        return answer(CANNOT_TELL, f"{said}: the bucket is wider than the tolerance")
+    bound = bucket if simulated_s > high_s else bucket - 1
+    shares = [
+        Ratio.of_totals(h.cumulative[:, bound], h.counts, edges) for h in (measured, simulated)
+    ]
+    if abs(shares[1].mean - shares[0].mean) <= half_width(shares[0], shares[1]):
+        return answer(CANNOT_TELL, f"{said}: perhaps by sampling error")
+    return answer(DO_NOT_TRUST, said)
 
 
 def judge_peak(measured: Floats, simulated: Floats, tolerance: float, floor: float) -> Statistic:
@@ -183,12 +192,14 @@ def judge_peak(measured: Floats, simulated: Floats, tolerance: float, floor: flo
     if not there.any():
         return Statistic("p99", nan, nan, nan, nan, CANNOT_TELL, "no samples")
     was, is_ = (float(np.percentile(values[there], 99)) for values in (measured, simulated))
-    allowed = max(tolerance * was, floor)
+    allowed = tolerance * was
     scrapes = int(there.sum())
     if scrapes < 200:
         verdict, reason = CANNOT_TELL, f"{scrapes} scrapes are too few for a p99 over time"
     elif abs(is_ - was) <= allowed:
         verdict, reason = TRUST, "within the tolerance"
+    elif abs(is_ - was) <= floor:
+        verdict, reason = CANNOT_TELL, "outside the tolerance, but too small to judge by"
     else:
         verdict, reason = DO_NOT_TRUST, "outside the tolerance"
     return Statistic("p99", was, is_, nan, allowed, verdict, reason)

@@ -173,7 +173,8 @@ class FleetSeries:
 
     Attributes:
         window: the time.
-        replicas: how many there are, a series of the running gauge each.
+        replicas: how many there are, at the grid's times: a series of the running gauge each,
+            from its first sample to its last.
         histograms: by metric.
         gauges: at the grid's times; requests are the fleet's sum, KV usage the replicas' mean.
             NaN where a replica's sample is missing.
@@ -182,7 +183,7 @@ class FleetSeries:
     """
 
     window: Window
-    replicas: int
+    replicas: Ints
     histograms: dict[str, Histogram]
     gauges: dict[str, Floats]
     counters: dict[str, Floats]
@@ -240,13 +241,24 @@ def fleet_series(dump: Dump, window: Window) -> FleetSeries:
         for name in COUNTERS
         if dump.of(name)
     }
-    alive = [one for one in dump.of(RUNNING).values() if _in_window(one, window).any()]
-    return FleetSeries(window, len(alive), histograms, gauges, counters, tuple(remarks))
+    replicas = np.sum([_alive(one, window) for one in dump.of(RUNNING).values()], axis=0)
+    return FleetSeries(window, replicas, histograms, gauges, counters, tuple(remarks))
 
 
 def _in_window(one: Series, window: Window) -> Bools:
     within = (one.times_s >= window.start_s - _TIME_S) & (one.times_s <= window.end_s + _TIME_S)
     return within & ~np.isnan(one.values)
+
+
+def _alive(one: Series, window: Window) -> Bools:
+    """When, on the window's grid, a replica is there."""
+    seen_s = one.times_s[~np.isnan(one.values)]
+    if not len(seen_s):
+        return np.zeros(len(window.grid_s), dtype=np.bool_)
+    grid_s = window.grid_s
+    # A sample speaks for the time up to the next one.
+    alive: Bools = (grid_s >= seen_s[0] - _TIME_S) & (grid_s < seen_s[-1] + window.interval_s)
+    return alive
 
 
 def _risen(one: Series, times_s: Floats) -> Floats:
@@ -296,12 +308,10 @@ def _gauge(dump: Dump, metric: str, window: Window) -> Floats:
         at = np.searchsorted(one.times_s, grid_s + _TIME_S, side="right") - 1
         fresh = (at >= 0) & (grid_s - one.times_s[at] <= _STALE_INTERVALS * window.interval_s)
         values = np.where(fresh, one.values[at], np.nan)
-        there = one.times_s[~np.isnan(one.values)]
-        if len(there):
-            # before its first and after its last sample a replica is not missing, but not there
-            values[(grid_s < there[0] - _TIME_S) | (grid_s > there[-1] + window.interval_s)] = 0.0
-            alive += (grid_s >= there[0] - _TIME_S) & (grid_s <= there[-1] + window.interval_s)
-            total += values
+        there = _alive(one, window)
+        # before its first and after its last sample a replica is not missing, but not there
+        total += np.where(there, values, 0.0)
+        alive += there
     if metric == KV_USAGE:
         total = np.divide(total, np.maximum(alive, 1.0))
     return np.where(alive > 0, total, np.nan)

@@ -87,6 +87,8 @@ def _labels_end(line: str, start: int) -> int:
     """Where the labels end: behind the first closing brace outside of quotes."""
     if line[start : start + 1] != "{":
         return start
+    if " # " not in line:  # no exemplar, which has labels of its own
+        return line.rfind("}") + 1
     at = start + 1
     while True:
         match = _LABEL.match(line, at)

@@ -125,7 +125,9 @@ def test_fewer_arrivals_are_not(folder: Path, own: Dump) -> None:
 def test_a_wrong_start_is_found(folder: Path, own: Dump) -> None:
     result = checked(folder, own, start=str(fleets.START_S + 40.0))
     failed = {premise.name: premise for premise in result.check.premises if not premise.holds}
-    assert "40 s earlier; check --trace-start" in failed["arrivals over time"].reason
+    assert (
+        "come 40 s before the trace's; check --trace-start" in failed["arrivals over time"].reason
+    )
     assert set(verdicts(result).values()) == {DO_NOT_TRUST}
 
 
@@ -292,3 +294,21 @@ def test_a_trace_that_knows_its_start_needs_no_option(tmp_path: Path) -> None:
     path.write_text(head + "2025-11-24 16:00:00.5000000,10,5\n")
     with pytest.raises(InputError, match=r"azure\.csv starts at .*has no time zone"):
         trace_start_s(None, load_trace(path), "azure.csv")
+
+
+def test_a_replaced_pod_is_no_further_replica(folder: Path, own: Dump) -> None:
+    """One pod goes and another takes its place: three at a time, as the scenario has."""
+    half = len(next(iter(own.of(KV_USAGE).values())).times_s) // 2
+    series: dict[str, dict[tuple[tuple[str, str], ...], Series]] = {}
+    for metric, by_labels in own.series.items():
+        for labels, one in by_labels.items():
+            if ("instance", "chat-2") not in labels:
+                series.setdefault(metric, {})[labels] = one
+                continue
+            new = tuple((k, "chat-9" if v == "chat-2" else v) for k, v in labels)
+            series.setdefault(metric, {})[labels] = Series(one.times_s[:half], one.values[:half])
+            series[metric][new] = Series(one.times_s[half:], one.values[half:])
+    result = checked(folder, Dump("replaced", series))
+    assert result.check.premises[0].holds
+    assert [remark[:6] for remark in result.remarks] == ["chat-2", "chat-9"]
+    assert verdicts(result)["ITL"] == TRUST

@@ -16,6 +16,7 @@ from fleetsim.sim.backtest.prometheus_dump import (
     ITL,
     KV_USAGE,
     RUNNING,
+    TTFT,
     Dump,
     Series,
     read_dump,
@@ -115,6 +116,19 @@ def test_what_promtool_writes_is_read(tmp_path: Path) -> None:
     read = read_dump(path)
     assert read.series.keys() == dump.series.keys()
     assert same(Dump("", {RUNNING: read.of(RUNNING)}), Dump("", {RUNNING: dump.of(RUNNING)}))
+
+
+def test_exemplars_and_braces_in_labels_are_read(tmp_path: Path) -> None:
+    path = fleets.write_openmetrics(tmp_path / "a.om", small_dump())
+    text = (
+        path.read_text()
+        .replace("10.0.0.0:8000", "{10}, x=")
+        .replace(" 2 1764000015.000\n", ' 2 1764000015.000 # {trace_id="a}b"} 0.05 1764000014.5\n')
+    )
+    path.write_text(text)
+    read = read_dump(path)
+    assert {dict(labels)["instance"][:8] for labels in read.of(RUNNING)} == {"{10}, x=", "10.0.0.1"}
+    assert next(iter(read.of(TTFT + "_bucket").values())).values.tolist() == [0.0, 2.0, 5.0]
 
 
 def test_older_names_stand_for_newer_ones(tmp_path: Path) -> None:

@@ -122,6 +122,18 @@ def test_fewer_arrivals_are_not(folder: Path, own: Dump) -> None:
     assert set(verdicts(result).values()) == {DO_NOT_TRUST}
 
 
+def test_a_queue_that_grows_does_not_hide_arrivals(folder: Path) -> None:
+    """A measured fleet that falls behind had the same arrivals, and fewer first tokens."""
+    profile = fleets.write_profile(folder / "overloaded.json", 3.0)
+    changes = (f"pools.chat.profile={profile}", "pools.chat.engine.max_num_seqs=1")
+    slow = fleets.export(folder, *changes, "measurement.horizon_s=500")
+    result = checked(folder, slow, "measurement.horizon_s=500")
+    arrivals = next(p for p in result.check.premises if p.name == "arrivals")
+    counts = [f.histograms[TTFT].counts[-1] for f in (result.measured, result.simulated)]
+    assert counts[0] < 0.9 * counts[1]
+    assert arrivals.holds
+
+
 def test_a_wrong_start_is_found(folder: Path, own: Dump) -> None:
     result = checked(folder, own, start=str(fleets.START_S + 40.0))
     failed = {premise.name: premise for premise in result.check.premises if not premise.holds}

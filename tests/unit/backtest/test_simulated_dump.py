@@ -17,6 +17,9 @@ from fleetsim.sim.backtest.prometheus_dump import (
     Dump,
 )
 from fleetsim.sim.backtest.simulated_dump import ScrapedFleet
+from fleetsim.sim.clock import Clock
+from fleetsim.sim.engine.decode_run import DecodeRun
+from fleetsim.sim.engine.timed_step_log import TimedStepLog
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.simulate import Simulation, simulate
 
@@ -37,8 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def scraped(folder: Path, *changes: str, after_end: bool = True) -> tuple[Dump, Result]:
-    """The dump, whose last scrape is behind everything if `after_end`, and the run."""
+def scraped(folder: Path, *changes: str) -> tuple[Dump, Result]:
+    """The dump and the run."""
     fleet = ScrapedFleet(fleets.scenario(folder, *changes), fleets.INTERVAL_S)
     result = fleet.run()
     return fleet.dump(["chat"], fleets.MODEL, fleets.START_S, fleets.BOUNDS_S), result
@@ -124,3 +127,39 @@ def test_leaps_change_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 assert np.allclose(series.values, other, rtol=1e-12)
             else:
                 assert np.array_equal(series.values, other), (metric, labels)
+
+
+def test_each_replica_has_its_own_gaps(folder: Path) -> None:
+    """At a scrape that finds a replica idle, each of its requests has had all its gaps."""
+    dump, result = scraped(folder, *CROWDED)
+    requests, timeline = result.requests(), result.timeline()
+    for number in range(3):
+        samples = timeline[timeline["replica"] == number].reset_index()
+        idle = samples[(samples["running"] == 0) & (samples["waiting"] == 0)].index[-1]
+        ended = requests[
+            (requests["replica"] == number) & (requests["last_token_s"] <= samples["t_s"][idle])
+        ]
+        assert ended["preemptions"].sum() > 10
+        count = next(
+            series.values[idle]
+            for labels, series in dump.of(ITL + "_count").items()
+            if ("instance", f"chat-{number}") in labels
+        )
+        assert count == (ended["output_tokens"] - 1).sum()
+
+
+def test_a_step_log_knows_when_each_step_ended() -> None:
+    clock = Clock()
+    log = TimedStepLog(clock, lambda durations_s, n_decodes: None)
+    clock.now = 3.0
+    log.add_step(0.5, 7)
+    # flat for three steps, where the host is slower, then a little longer from step to step
+    run = DecodeRun(10.0, 4, 1000, (0.001, 1e-5, 0.0111, 0.002))
+    assert 0 < run.n_flat < 10
+    log.add_run(run, 40)
+    ((ended_s, took_s, n_decodes),) = log.steps()
+    assert ended_s[0] == 3.5
+    assert np.allclose(ended_s[1:], [run.end_s(k) for k in range(1, 41)], rtol=0, atol=1e-12)
+    assert np.allclose(took_s[1:], np.diff([run.end_s(k) for k in range(41)]), rtol=0, atol=1e-12)
+    assert took_s[-1] > 1.05 * took_s[1]
+    assert n_decodes.tolist() == [7] + [4] * 40

@@ -324,3 +324,27 @@ def test_a_replaced_pod_is_no_further_replica(folder: Path, own: Dump) -> None:
     assert result.check.premises[0].holds
     assert [remark[:6] for remark in result.remarks] == ["chat-2", "chat-9"]
     assert verdicts(result)["ITL"] == TRUST
+
+
+def test_scrapes_at_other_moments_are_no_other_fleet(folder: Path) -> None:
+    """Prometheus scrapes each replica at a moment of its own, and a little late at times."""
+    fine = fleets.export(folder, interval_s=0.5)
+    rng = np.random.default_rng(5)
+    series: dict[str, dict[tuple[tuple[str, str], ...], Series]] = {}
+    picks: dict[str, np.ndarray] = {}
+    for metric, by_labels in fine.series.items():
+        for labels, one in by_labels.items():
+            instance = dict(labels)["instance"]
+            if instance not in picks:
+                grid = np.arange(2 + 3 * len(picks), len(one.times_s) - 1, 10)
+                picks[instance] = grid + (rng.random(len(grid)) < 0.1)
+            pick = picks[instance]
+            times_s = one.times_s[pick] + 0.0004
+            series.setdefault(metric, {})[labels] = Series(times_s, one.values[pick])
+    result = checked(folder, Dump("jittered", series))
+    assert result.check.comparable
+    assert result.window.interval_s == 5.0
+    found = verdicts(result)
+    assert found["TTFT"] == found["ITL"] == found["prefix hit rate"] == TRUST
+    assert DO_NOT_TRUST not in found.values()
+    assert all(abs(m.statistics[0].error) < 0.02 for m in result.check.metrics[:2])

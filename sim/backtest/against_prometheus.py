@@ -17,7 +17,7 @@ from fleetsim.sim.backtest.fleet_series import (
     fleet_series,
     scrape_interval_s,
 )
-from fleetsim.sim.backtest.prometheus_dump import HISTOGRAMS, RUNNING, Dump
+from fleetsim.sim.backtest.prometheus_dump import HISTOGRAMS, NEEDED, RUNNING, Dump
 from fleetsim.sim.backtest.simulated_dump import ScrapedFleet
 from fleetsim.sim.scenario import Scenario
 from fleetsim.sim.simulate import Progress
@@ -37,6 +37,7 @@ class PrometheusCheck:
         window: what was compared.
         measured, simulated: both fleets in the window.
         scrapes: the simulated fleet's series over the whole run.
+        tolerances: what was close enough.
         check: the verdicts.
         remarks: what a reader should know, one line each.
     """
@@ -50,6 +51,7 @@ class PrometheusCheck:
     measured: FleetSeries
     simulated: FleetSeries
     scrapes: Dump
+    tolerances: Tolerances
     check: FleetCheck
     remarks: tuple[str, ...]
 
@@ -88,6 +90,12 @@ def check_against_prometheus(
     _check_workload(scenario)
     chosen = _choose_model(dump, model)
     dump = dump.of_model(chosen)
+    missing = [metric for metric in NEEDED if not dump.of(metric)]
+    if missing:
+        raise InputError(
+            f"{dump.name}: {', '.join(missing)} not with model_name={chosen!r}, which {RUNNING} "
+            "has; export all series with the same labels"
+        )
     bounds_s = {metric: bucket_bounds_s(dump, metric) for metric in HISTOGRAMS}
     fleet = ScrapedFleet(scenario, scrape_interval_s(dump))
     trace = fleet.trace
@@ -109,7 +117,8 @@ def check_against_prometheus(
     scrapes = fleet.dump(pools, chosen, start_s, bounds_s)
     simulated = fleet_series(scrapes, window)
     latencies = fleet.latencies(pools, window.start_s - start_s, window.end_s - start_s)
-    check = check_fleet(measured, simulated, latencies, tolerances or Tolerances(), dump.name)
+    tolerances = tolerances or Tolerances()
+    check = check_fleet(measured, simulated, latencies, tolerances, dump.name)
     return PrometheusCheck(
         scenario=scenario.name,
         dump=dump.name,
@@ -120,6 +129,7 @@ def check_against_prometheus(
         measured=measured,
         simulated=simulated,
         scrapes=scrapes,
+        tolerances=tolerances,
         check=check,
         remarks=(*renamed, *_warm(measured, scenario), *measured.remarks),
     )

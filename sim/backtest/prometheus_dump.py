@@ -137,7 +137,9 @@ class DumpBuilder:
         Raises:
             InputError: times that do not rise, or are no seconds since 1970.
         """
-        if times_s and max(times_s) > _LATEST_EPOCH_S:
+        if not times_s:
+            return  # a series without samples says nothing
+        if max(times_s) > _LATEST_EPOCH_S:
             raise InputError(
                 f"{where}: {metric}: the time {max(times_s):.0f} is in milliseconds; times must be "
                 "in seconds since 1970, as query_range and OpenMetrics have them"

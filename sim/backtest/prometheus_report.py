@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -37,7 +38,8 @@ def check_text(result: PrometheusCheck) -> Group:
     window = result.window
     head = Text(
         f"{result.scenario} against {result.dump}, {utc(window.start_s)} to {utc(window.end_s)}, "
-        f"a scrape each {window.interval_s:g} s"
+        f"a scrape each {window.interval_s:g} s; tolerance {percent(result.tolerances.mean, 2)} of "
+        f"a mean, {percent(result.tolerances.load, 2)} of the load"
     )
     load = Table(box=None, pad_edge=False)
     load.add_column("the same load?")
@@ -125,6 +127,7 @@ def check_json(result: PrometheusCheck) -> dict[str, Any]:
             "end_s": float(result.window.end_s),
             "interval_s": result.window.interval_s,
         },
+        "tolerances": asdict(result.tolerances),
         "comparable": result.check.comparable,
         "premises": [
             {

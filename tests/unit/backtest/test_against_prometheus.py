@@ -19,6 +19,7 @@ from fleetsim.sim.backtest.prometheus_dump import (
     PREFIX_HITS,
     PREFIX_QUERIES,
     TTFT,
+    WAITING,
     Dump,
     Series,
     read_dump,
@@ -252,6 +253,9 @@ def test_models_are_told_apart(folder: Path, own: Dump) -> None:
     assert set(verdicts(result).values()) == {TRUST}
     with pytest.raises(InputError, match="--model mine: is not in it"):
         check_against_prometheus(both, scenario, trace_start=fleets.START, model="mine")
+    torn = Dump("torn", {**both.series, WAITING: own.of(WAITING)})
+    with pytest.raises(InputError, match="torn: vllm:num_requests_waiting not with model_name"):
+        check_against_prometheus(torn, scenario, trace_start=fleets.START, model="other/model")
     named = checked(folder, own, "pools.chat.model=served")
     assert named.remarks == ("the export's model org/model is taken to be served",)
 

@@ -100,6 +100,14 @@ def test_a_long_time_in_pieces_is_joined(tmp_path: Path) -> None:
     assert same(read_dump(tmp_path), dump)
 
 
+def test_a_series_without_samples_says_nothing(tmp_path: Path) -> None:
+    value = fleets.answer(small_dump())
+    metric = {"__name__": RUNNING, "instance": "gone", "engine": "0"}
+    value["data"]["result"].append({"metric": metric, "values": []})
+    (tmp_path / "a.json").write_text(json.dumps(value))
+    assert same(read_dump(tmp_path / "a.json"), small_dump())
+
+
 def test_what_promtool_writes_is_read(tmp_path: Path) -> None:
     """No types, series one after the other, in the order of the database, others among them."""
     dump = small_dump()

@@ -8,7 +8,7 @@ from math import isfinite
 
 import numpy as np
 
-from fleetsim.sim.backtest.fleet_check import FleetCheck, Tolerances, check_fleet
+from fleetsim.sim.backtest.fleet_check import FleetCheck, check_fleet
 from fleetsim.sim.backtest.fleet_series import (
     FleetSeries,
     Window,
@@ -17,6 +17,7 @@ from fleetsim.sim.backtest.fleet_series import (
     fleet_series,
     scrape_interval_s,
 )
+from fleetsim.sim.backtest.premises import Tolerances
 from fleetsim.sim.backtest.prometheus_dump import HISTOGRAMS, NEEDED, RUNNING, Dump
 from fleetsim.sim.backtest.simulated_dump import ScrapedFleet
 from fleetsim.sim.scenario import Scenario

@@ -30,7 +30,7 @@ def check_prometheus(
     from fleetsim.cli.folder import result_folder
     from fleetsim.cli.progress import progress_bar
     from fleetsim.sim.backtest.against_prometheus import Interrupted, check_against_prometheus
-    from fleetsim.sim.backtest.fleet_check import Tolerances
+    from fleetsim.sim.backtest.premises import Tolerances
     from fleetsim.sim.backtest.prometheus_dump import read_dump
     from fleetsim.sim.backtest.prometheus_report import check_json, check_text
     from fleetsim.sim.scenario import load_scenario

@@ -12,7 +12,7 @@ from fleetsim.sim.backtest.against_prometheus import (
     check_against_prometheus,
     trace_start_s,
 )
-from fleetsim.sim.backtest.fleet_check import Tolerances
+from fleetsim.sim.backtest.premises import Tolerances
 from fleetsim.sim.backtest.prometheus_dump import (
     ITL,
     KV_USAGE,

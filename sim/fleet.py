@@ -58,6 +58,7 @@ class Pool:
         requests: journeys dispatched to a replica and not yet out of its engine.
         requests_integral_s: the time integral of `requests`, kept apart from the journeys.
         itl: gaps between tokens.
+        gap_log: is told of each gap across a preemption as it ends: replica and seconds.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Pool:
         self._ready: list[Replica] = []
         self.view = PoolView(clock, name, model, prefill_tokens_per_s(settings, cost))
         self.itl = LogHistogram()
+        self.gap_log: Callable[[int, float], None] | None = None
         self.requests = 0
         self.requests_integral_s = 0.0
         self._requests_since_s = 0.0
@@ -179,9 +181,11 @@ class Pool:
         self._count(-1)
         self._ended(journey)
 
-    def token_gap(self, gap_s: float) -> None:
+    def token_gap(self, replica: int, gap_s: float) -> None:
         """A gap between tokens across a preemption."""
         self.itl.add_one(gap_s)
+        if self.gap_log is not None:
+            self.gap_log(replica, gap_s)
 
     def steps(self, durations_s: Floats, n_decodes: Ints) -> None:
         """Each decode of a step waited the step's duration for its token."""

@@ -86,8 +86,8 @@ class PoolOfReplica(Protocol):
     def completed(self, journey: Journey) -> None:
         """A journey's last token has left the engine."""
 
-    def token_gap(self, gap_s: float) -> None:
-        """A gap between two tokens that was longer than a step, by a preemption."""
+    def token_gap(self, replica: int, gap_s: float) -> None:
+        """A gap, just over, between two tokens that was longer than a step, by a preemption."""
 
 
 class Replica:
@@ -251,7 +251,7 @@ class Replica:
                 self._waiting_since_s[sequence] = now_s
             journey.first_token_s = now_s
         elif sequence in self._last_token_s:
-            self._pool.token_gap(now_s - self._last_token_s[sequence])
+            self._pool.token_gap(self.number, now_s - self._last_token_s[sequence])
             if sequence in self._waiting_since_s:
                 self._last_token_s[sequence] = now_s
             else:

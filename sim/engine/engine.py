@@ -133,6 +133,10 @@ class Engine:
 
     # -- from outside ----------------------------------------------------------------------
 
+    def log_steps(self, log: StepLog) -> None:
+        """From the next step on, another log takes the durations of steps."""
+        self._log = log
+
     def submit(self, sequence: Sequence, arrival_s: float) -> None:
         """A request will reach the engine core at `arrival_s`, now or later."""
         arrivals = self._arrivals

@@ -34,7 +34,7 @@ def _help(context: typer.Context) -> None:
 
 calibrate.command("from-aic", short_help="From measured kernels of H100 and H200.")(from_aic)
 calibrate.command("from-layers", short_help="From times of single layers.")(from_layers)
-calibrate.command("check", short_help="Hold a profile against a measured run.")(check)
+calibrate.command("check", short_help="Hold it against a run or a fleet.")(check)
 calibrate.command("fit-host", short_help="Fit host work to a measured run.")(fit_host_command)
 calibrate.command("record", short_help="How to record the steps of a vLLM server.")(record)
 calibrate.command("fit", short_help="From recorded steps of a vLLM server.")(fit)

@@ -14,7 +14,6 @@ import numpy as np
 
 from fleetsim.calibration.batches import StepBatch
 from fleetsim.calibration.hf_config import (
-    has_block_scales,
     has_latent_attention,
     is_mixture_of_experts,
     model_config,
@@ -91,8 +90,8 @@ class AicPrices:
             "activation_dtype": "bfloat16",
             **self._expert_parallelism(tensor_parallel_size),
         }
-        if linear_dtype := weight_dtype or self._linear_dtype():
-            request["weight_dtype"] = linear_dtype
+        if weight_dtype:
+            request["weight_dtype"] = weight_dtype
         if systems_folder:
             request["systems_path"] = systems_folder
         try:
@@ -100,18 +99,6 @@ class AicPrices:
         except (ValueError, RuntimeError, OSError, KeyError) as error:
             where = f"{system} at tensor_parallel_size {tensor_parallel_size}"
             raise self._no_price(where, error) from error
-
-    def _linear_dtype(self) -> str | None:
-        """Whose rows price the linear layers of an fp8 checkpoint with block scales.
-
-        Its own rows take 57 to 90 us at any size up to 1,024 x 1,024 (m = 1 to 2,048): the host's
-        time to launch them, which CUDA graphs and a busy GPU hide. Rows of per-tensor fp8
-        read as many bytes. DeepSeek's attention has no such rows, and its bfloat16 ones take
-        as long as those with block scales. Experts keep their own rows, which have no such floor.
-        """
-        if not has_block_scales(self.config):
-            return None
-        return "bfloat16" if self.has_latent_attention else "fp8"
 
     def _expert_parallelism(self, tensor_parallel_size: int) -> dict[str, int]:
         """Experts are cut like all other weights, as vLLM does without expert parallelism."""

@@ -8,6 +8,7 @@ from fleetsim.calibration.nnls import non_negative_least_squares
 from fleetsim.calibration.parameters import StepCostParameters
 from fleetsim.calibration.profile import FitError, RegionError, Validity
 from fleetsim.calibration.step_table import REGIONS, Floats, StepTable
+from fleetsim.calibration.uncertainty import Uncertainty
 from fleetsim.traces.errors import InputError
 
 TOKEN_KNOTS = (
@@ -101,6 +102,32 @@ def score_steps(parameters: StepCostParameters, fitted_steps: int, unseen: StepT
         if unseen.region(name).any()
     }
     return FitError(fitted_batches=fitted_steps, unseen=_region_error(error), by_region=by_region)
+
+
+def fit_uncertainty(
+    parameters: StepCostParameters, unseen: StepTable, block_steps: int = 1
+) -> Uncertainty:
+    """How far the fit is off on steps that it did not see, by kind of step.
+
+    The root mean square of log(taken / predicted) over blocks of so many neighbouring steps, their
+    times added up: what varies from step to step averages out in a run, and is not uncertain.
+    """
+    predicted = predicted_s(parameters, unseen)
+    decodes = unseen.region("decode")
+    return Uncertainty(
+        decode_log_sd=_log_error(unseen.seconds[decodes], predicted[decodes], block_steps),
+        prefill_log_sd=_log_error(unseen.seconds[~decodes], predicted[~decodes], block_steps),
+        source=f"error of the fit on {len(unseen):,} steps that it did not see, "
+        f"{block_steps} together; that of host work and the API server is not in it",
+    )
+
+
+def _log_error(taken_s: Floats, predicted_s: Floats, block_steps: int) -> float:
+    if not len(taken_s):
+        return 0.0
+    starts = np.arange(0, len(taken_s), block_steps)
+    taken, predicted = np.add.reduceat(taken_s, starts), np.add.reduceat(predicted_s, starts)
+    return round(float(np.sqrt(np.mean(np.log(taken / predicted) ** 2))), 4)
 
 
 def validity_of(steps: StepTable) -> Validity:

@@ -27,6 +27,9 @@ from fleetsim.calibration.recipes import (
     SCHEDULER,
     START_UP,
     START_UP_FP8_EXPERTS,
+    UNCERTAINTY,
+    UNCERTAINTY_FP8_EXPERTS,
+    VALIDATION_RUNS,
 )
 from fleetsim.calibration.remarks import remarks
 from fleetsim.calibration.served import Served
@@ -161,6 +164,7 @@ def fit_profile(served: Served, name: str, fitted_by: str) -> Profile:
             kv_cache_dtype=served.kv_cache_dtype,
             systems_folder=files.enter_context(aligned_systems(system)) if aligned else None,
         )
+        has_fp8_experts = prices.is_moe and served.precision == "fp8"
         unfitted = Profile(
             name=name,
             model=_model(served, prices),
@@ -179,23 +183,21 @@ def fit_profile(served: Served, name: str, fitted_by: str) -> Profile:
                 runtime_bytes=RUNTIME_BYTES,
                 source=MEMORY_SOURCE,
             ),
-            start_up=(
-                START_UP_FP8_EXPERTS if prices.is_moe and served.precision == "fp8" else START_UP
-            ),
+            start_up=START_UP_FP8_EXPERTS if has_fp8_experts else START_UP,
             provenance=Provenance(
                 source_package=aic.PACKAGE,
                 source_version=aic.package_version(),
                 kernel_tables=f"vLLM {aic.TABLES_VERSION} on {gpu.name}",
                 scheduler=SCHEDULER,
                 overheads=OVERHEADS,
-                validation_runs="none yet",
+                validation_runs=VALIDATION_RUNS,
                 fitted_by=fitted_by,
                 seed=SEED,
                 remarks=remarks(served, prices.config),
             ),
             fit_error=None,
             validity=None,
-            uncertainty=None,
+            uncertainty=UNCERTAINTY_FP8_EXPERTS if has_fp8_experts else UNCERTAINTY,
         )
         # refuses what does not fit, by how many GB
         unfitted.model_copy(update={"name": served.hf_id}).kv_blocks()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetsim.calibration.fit import score_steps, validity_of
+from fleetsim.calibration.fit import fit_uncertainty, score_steps, validity_of
 from fleetsim.calibration.fit_layers import fit_layers
 from fleetsim.calibration.layer_steps import layer_steps
 from fleetsim.calibration.layer_tables import LayerTables, read_layer_tables
@@ -110,7 +110,7 @@ def profile_from_layers(
         ),
         fit_error=score_steps(step_cost, int((~unseen).sum()), steps.take(unseen)),
         validity=validity_of(steps),
-        uncertainty=None,
+        uncertainty=fit_uncertainty(step_cost, steps.take(unseen)),
     )
 
 

@@ -6,7 +6,13 @@ from typing import get_args
 
 import numpy as np
 
-from fleetsim.calibration.fit import TOKEN_KNOTS, fit_steps, score_steps, validity_of
+from fleetsim.calibration.fit import (
+    TOKEN_KNOTS,
+    fit_steps,
+    fit_uncertainty,
+    score_steps,
+    validity_of,
+)
 from fleetsim.calibration.memory import KV_DTYPE_BYTES, EngineSettings
 from fleetsim.calibration.model_config import model_from_config
 from fleetsim.calibration.overheads import HostWorkRecord
@@ -133,7 +139,7 @@ def fit_step_files(paths: list[Path], name: str, usd_per_hour: float = 1.0) -> S
         ),
         fit_error=score_steps(step_cost, len(fitted), steps.take(unseen)),
         validity=validity_of(steps),
-        uncertainty=None,
+        uncertainty=fit_uncertainty(step_cost, steps.take(unseen), _BLOCK_STEPS),
     )
     return StepFit(profile, steps, unseen)
 

@@ -7,6 +7,7 @@ from fleetsim.calibration.overheads import ApiServer, HostWorkRecord
 from fleetsim.calibration.parameters import HostWork
 from fleetsim.calibration.profile import Gpu
 from fleetsim.calibration.start_up import Spread, StartUp
+from fleetsim.calibration.uncertainty import Uncertainty
 
 SCHEDULER = "vLLM 0.32"
 
@@ -50,17 +51,17 @@ HOST_WORK = (
     HostWorkRecord(
         mode="async",
         work=HostWork(
-            base_s=1.02e-3,
-            per_seq_s=41e-6,
-            residue_s=0.18e-3,
-            residue_per_seq_s=14.5e-6,
+            base_s=1.19e-3,
+            per_seq_s=26.5e-6,
+            residue_s=0.01e-3,
+            residue_per_seq_s=28.5e-6,
             fitted_seqs=64,
         ),
         engine_version="vLLM 0.10.2",
         source=_RESIDUAL_SOURCE
-        + "0.18 ms + 14.5 us a sequence from 38 runs of Llama-3.1-70B FP8 at TP 2 and 4, 4 to 64 "
-        "in flight (TP 4 alone 0.38 + 16, TP 2 alone 0 + 10); hidden is what synchronous runs "
-        "show beyond that. 40 runs of gpt-oss-120b (vLLM 0.18.0) give 0.14 ms + 2 us, but they ran "
+        + "0.01 ms + 28.5 us a sequence from 38 runs of Llama-3.1-70B FP8 at TP 2 and 4, 4 to 64 "
+        "in flight (TP 4 alone 0.18 + 32, TP 2 alone 0 + 30); hidden is what synchronous runs "
+        "show beyond that. 40 runs of gpt-oss-120b (vLLM 0.18.0) give 0.03 ms + 8 us, but they ran "
         "other expert kernels than were priced",
     ),
     HostWorkRecord(
@@ -69,7 +70,7 @@ HOST_WORK = (
         engine_version="vLLM 0.12.0",
         source=_RESIDUAL_SOURCE
         + "1.20 ms + 55 us a sequence from 56 runs of Qwen3-32B at TP 2 and 4, 8 to 128 in flight "
-        "(TP 4 alone 1.29 + 54, TP 2 alone 0.95 + 59)",
+        "(TP 4 alone 1.28 + 54, TP 2 alone 0.95 + 57)",
     ),
 )
 """Asynchronous scheduling hides what synchronous runs show beyond the residue of asynchronous
@@ -84,7 +85,7 @@ API_SERVER = ApiServer(
     engine_version="vLLM 0.10.2 to 0.18.0",
     source=(
         "what the same runs need beyond steps to reach their mean time to first token, with "
-        "prompts near 1,000 tokens: 2 to 10 ms (Llama-3.1-70B), 20 ms (gpt-oss-120b), 60 to 70 ms "
+        "prompts near 1,000 tokens: 0 to 4 ms (Llama-3.1-70B), 20 ms (gpt-oss-120b), 60 to 70 ms "
         "(Qwen3-32B), all of it with the error of the prefill's price; 16 ms is between. Any "
         "occupying time from 0 to 8 ms a request fits alike, so 4 ms is a guess; 2 us a token "
         "assumes a tokenizer of 500,000 tokens a second; chunks cannot be told from host work"
@@ -92,6 +93,30 @@ API_SERVER = ApiServer(
 )
 
 OVERHEADS = "host work: vLLM 0.10.2 (async) and 0.12.0 (sync); API server: vLLM 0.10.2 to 0.18.0"
+
+VALIDATION_RUNS = (
+    "vLLM 0.10.2 to 0.18.0, end to end, of some models and sizes; see docs/validation.md"
+)
+
+_HELD_OUT = (
+    "root mean square of log(measured / simulated) over published end-to-end vLLM runs on H100 and "
+    "H200 that nothing was fitted to (docs/validation.md): "
+)
+UNCERTAINTY = Uncertainty(
+    decode_log_sd=0.07,
+    prefill_log_sd=0.33,
+    source=_HELD_OUT
+    + "mean time per output token and to first token of 166 runs of Llama-70B FP8, Qwen3-32B and, "
+    "with fewer than 512 in flight, gpt-oss-120b; the latter holds the API server's error too",
+)
+UNCERTAINTY_FP8_EXPERTS = Uncertainty(
+    decode_log_sd=0.25,
+    prefill_log_sd=0.30,
+    source=_HELD_OUT
+    + "mean time per output token and to first token of 41 runs of MiniMax-M2.5 and "
+    "Qwen3-235B-A22B FP8",
+)
+"""Of mixtures of experts in fp8 with block scales."""
 
 _IMPORT_S = Spread(
     low=10.0, high=19.0, source="vLLM start-ups measured in arXiv 2606.07362 and vLLM issue 47456"

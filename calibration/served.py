@@ -3,7 +3,8 @@
 A combination ships where its weights fit and leave a KV cache of :data:`LEAST_KV_TOKENS` tokens
 with vLLM's defaults, and where vLLM serves it: it cuts experts in fp8 with block scales along
 blocks only, so that those of Qwen3-30B-A3B are served on up to 2 GPUs and of Qwen3-235B-A22B on up
-to 4. The smaller dense models stop at 4 GPUs, Llama 3.1 8B excepted.
+to 4. The smaller dense models stop at 4 GPUs, Llama 3.1 8B excepted. Dense models in fp8 are bf16
+checkpoints that vLLM quantises (``--quantization fp8``), without block scales.
 """
 
 from dataclasses import dataclass
@@ -65,11 +66,11 @@ SERVED: tuple[Served, ...] = (
     *_served(_LLAMA_70B, "bf16", (2, 4, 8), (2, 4, 8)),
     *_served(_LLAMA_70B, "fp8", (2, 4, 8), _ALL, "fp8"),
     *_served(_qwen("8B"), "bf16", (1, 2, 4), (1, 2, 4)),
-    *_served(_qwen("8B", "-FP8"), "fp8", (1, 2, 4), (1, 2, 4)),
+    *_served(_qwen("8B"), "fp8", (1, 2, 4), (1, 2, 4), "fp8"),
     *_served(_qwen("14B"), "bf16", (1, 2, 4), (1, 2, 4)),
-    *_served(_qwen("14B", "-FP8"), "fp8", (1, 2, 4), (1, 2, 4)),
+    *_served(_qwen("14B"), "fp8", (1, 2, 4), (1, 2, 4), "fp8"),
     *_served(_qwen("32B"), "bf16", _ALL, _ALL),
-    *_served(_qwen("32B", "-FP8"), "fp8", _ALL, _ALL),
+    *_served(_qwen("32B"), "fp8", _ALL, _ALL, "fp8"),
     *_served(_qwen("30B-A3B"), "bf16", (1, 2, 4), (1, 2, 4)),
     *_served(_qwen("30B-A3B", "-FP8"), "fp8", (1, 2), (1, 2)),
     *_served(_qwen("235B-A22B"), "bf16", (8,), (4, 8)),

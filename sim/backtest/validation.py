@@ -105,6 +105,7 @@ def fit_setup(row: SiliconRow) -> Profile:
         tensor_parallel_size=row.tensor_parallel_size,
         dtype=row.model.dtype,
         name=f"{name}-tp{row.tensor_parallel_size}",
+        kv_cache_dtype=row.kv_cache_dtype,
     )
 
 

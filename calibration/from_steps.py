@@ -25,7 +25,8 @@ from fleetsim.calibration.recipes import (
     RUNTIME_BYTES,
     SCHEDULER,
 )
-from fleetsim.calibration.step_file import Header, read_step_files
+from fleetsim.calibration.recording import Header
+from fleetsim.calibration.step_file import read_step_files
 from fleetsim.calibration.step_table import Mask, StepTable
 from fleetsim.traces.errors import InputError
 

@@ -1,13 +1,13 @@
 """Replays a measured run on one simulated engine."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fleetsim.calibration.parameters import HostWork, SchedulingMode
 from fleetsim.calibration.profile import Profile
-from fleetsim.sim.backtest.measured import Floats, MeasuredRun
+from fleetsim.sim.backtest.measured import Floats, Ints
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.sequence import Sequence
@@ -16,53 +16,48 @@ from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.engine.step_log import StepLog
 
 
+class Load(Protocol):
+    """What is asked of an engine; a measured run is one."""
+
+    @property
+    def at_client(self) -> bool:
+        """Whether latencies are seen by an HTTP client, beyond the API server."""
+
+    @property
+    def arrival_s(self) -> Floats:
+        """Of each request."""
+
+    @property
+    def prompt_tokens(self) -> Ints:
+        """Of each request."""
+
+    @property
+    def output_tokens(self) -> Ints:
+        """Of each request."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What the simulated engine made of a run's requests, in the run's order.
+    """What the simulated engine made of a load's requests, in the load's order.
 
     Attributes:
-        ttft_s, e2e_s: from arrival to the first and the last token, with the API server's time
-            where the run was measured at a client.
+        sent_s: when each was sent: at its arrival, or later where a slot had to be free first.
+        ttft_s, e2e_s: from then to the first and the last token, with the API server's time
+            where the load is seen by a client.
         engine_ttft_s: from the first schedule to the first token.
         itl_s, itl_tokens: distinct gaps between tokens, and how many tokens had each.
         preemptions: of all requests together.
         steps: that the engine ran.
     """
 
+    sent_s: Floats
     ttft_s: Floats
     e2e_s: Floats
     engine_ttft_s: Floats
     itl_s: Floats
-    itl_tokens: npt.NDArray[np.int64]
+    itl_tokens: Ints
     preemptions: int
     steps: int
-
-
-class _Stamps:
-    """Notes when each request was first scheduled, gave its first token and ended."""
-
-    def __init__(self, requests: int) -> None:
-        self.scheduled_s = np.full(requests, np.nan)
-        self.first_s = np.full(requests, np.nan)
-        self.end_s = np.full(requests, np.nan)
-        self.preemptions = 0
-
-    def scheduled(self, sequence: Sequence, now_s: float) -> None:
-        if np.isnan(self.scheduled_s[sequence.request_id]):
-            self.scheduled_s[sequence.request_id] = now_s
-
-    def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
-        self.preemptions += 1
-
-    def first_token(self, sequence: Sequence, now_s: float) -> None:
-        if np.isnan(self.first_s[sequence.request_id]):
-            self.first_s[sequence.request_id] = now_s
-
-    def finished(self, sequence: Sequence, now_s: float) -> None:
-        self.end_s[sequence.request_id] = now_s
-
-    def cache_changed(self) -> None:
-        pass
 
 
 def scheduling_mode(settings: EngineSettings) -> SchedulingMode:
@@ -70,56 +65,94 @@ def scheduling_mode(settings: EngineSettings) -> SchedulingMode:
     return "async" if settings.async_scheduling else "sync"
 
 
-def replay(
-    run: MeasuredRun,
-    profile: Profile,
-    settings: EngineSettings,
-    host: HostWork | None = None,
-) -> Replay:
-    """Send the run's requests, at their times and with their lengths, to one engine.
+class EngineRun:
+    """One simulated engine that a load is sent to; notes when each request got how far.
 
     Prompts share no prefix: a measured run does not say what its prompts held. Every request is
     one whose length the engine knows beforehand (``ignore_eos``, or its ``max_tokens`` reached).
 
     Args:
-        run: arrivals and lengths.
+        load: the requests.
         profile: the step cost, and the API server's time.
         settings: the engine's.
         host: host work in place of the profile's.
     """
-    mode = scheduling_mode(settings)
-    work = host if host is not None else profile.host_work[mode].work
-    cost = StepCost(profile.step_cost, work, mode)
-    api = profile.api_server
-    delay_s = np.zeros(len(run))
-    if run.at_client:
-        delay_s += api.alpha_s + api.beta_s_per_prompt_token * run.prompt_tokens
-    clock, stamps = Clock(), _Stamps(len(run))
-    gaps: list[tuple[Floats, npt.NDArray[np.int64]]] = []
-    log = StepLog(lambda durations_s, decodes: gaps.append((durations_s, decodes)))
-    engine = Engine(clock, 0, settings, cost, stamps, log)
-    arrivals = (run.arrival_s + delay_s).tolist()
-    lengths = zip(run.prompt_tokens.tolist(), run.output_tokens.tolist(), strict=True)
-    for number, (prompt, output) in enumerate(lengths):
-        engine.submit(
-            Sequence(number, arrivals[number], prompt, output, True, []), arrivals[number]
+
+    def __init__(
+        self, load: Load, profile: Profile, settings: EngineSettings, host: HostWork | None = None
+    ) -> None:
+        mode = scheduling_mode(settings)
+        work = host if host is not None else profile.host_work[mode].work
+        api = profile.api_server
+        requests = len(load.arrival_s)
+        delay_s = np.zeros(requests)
+        if load.at_client:
+            delay_s += api.alpha_s + api.beta_s_per_prompt_token * load.prompt_tokens
+        self._delay_s: list[float] = delay_s.tolist()
+        self._prompt_tokens: list[int] = load.prompt_tokens.tolist()
+        self._output_tokens: list[int] = load.output_tokens.tolist()
+        self._sent_s, self._scheduled_s, self._first_s, self._end_s = np.full((4, requests), np.nan)
+        self._preemptions = 0
+        self._gaps: list[tuple[Floats, Ints]] = []
+        log = StepLog(lambda durations_s, decodes: self._gaps.append((durations_s, decodes)))
+        self.clock = Clock()
+        cost = StepCost(profile.step_cost, work, mode)
+        self._engine = Engine(self.clock, 0, settings, cost, self, log)
+
+    def send(self, number: int, time_s: float) -> None:
+        """The load's request of this number leaves the client at ``time_s``, now or later."""
+        self._sent_s[number] = time_s
+        arrival_s = time_s + self._delay_s[number]
+        lengths = self._prompt_tokens[number], self._output_tokens[number]
+        self._engine.submit(Sequence(number, arrival_s, *lengths, True, []), arrival_s)
+
+    def result(self) -> Replay:
+        """Run until nothing is left to do."""
+        self.clock.run()
+        self._engine.close()
+        gaps = self._gaps or [(np.zeros(0), np.zeros(0, np.int64))]
+        itl_s, itl_tokens = (np.concatenate(column) for column in zip(*gaps, strict=True))
+        return Replay(
+            sent_s=self._sent_s,
+            ttft_s=self._first_s - self._sent_s,
+            e2e_s=self._end_s - self._sent_s,
+            engine_ttft_s=self._first_s - self._scheduled_s,
+            itl_s=itl_s,
+            itl_tokens=itl_tokens,
+            preemptions=self._preemptions,
+            steps=self._engine.steps,
         )
-    clock.run()
-    engine.close()
-    steps, counts = (
-        (np.concatenate(column) for column in zip(*gaps, strict=True))
-        if gaps
-        else (
-            np.zeros(0),
-            np.zeros(0, np.int64),
-        )
-    )
-    return Replay(
-        ttft_s=stamps.first_s - run.arrival_s,
-        e2e_s=stamps.end_s - run.arrival_s,
-        engine_ttft_s=stamps.first_s - stamps.scheduled_s,
-        itl_s=steps,
-        itl_tokens=counts,
-        preemptions=stamps.preemptions,
-        steps=engine.steps,
-    )
+
+    def scheduled(self, sequence: Sequence, now_s: float) -> None:
+        """From the engine."""
+        if np.isnan(self._scheduled_s[sequence.request_id]):
+            self._scheduled_s[sequence.request_id] = now_s
+
+    def preempted(self, sequence: Sequence, now_s: float, last_token_s: float) -> None:
+        """From the engine."""
+        self._preemptions += 1
+
+    def first_token(self, sequence: Sequence, now_s: float) -> None:
+        """From the engine."""
+        if np.isnan(self._first_s[sequence.request_id]):
+            self._first_s[sequence.request_id] = now_s
+
+    def finished(self, sequence: Sequence, now_s: float) -> None:
+        """From the engine."""
+        self._end_s[sequence.request_id] = now_s
+
+    def cache_changed(self) -> None:
+        """From the engine; nobody looks at its cache."""
+
+
+def replay(
+    load: Load, profile: Profile, settings: EngineSettings, host: HostWork | None = None
+) -> Replay:
+    """Send the load's requests, at their times and with their lengths, to one engine.
+
+    Arguments are those of :class:`EngineRun`.
+    """
+    run = EngineRun(load, profile, settings, host)
+    for number, arrival_s in enumerate(load.arrival_s.tolist()):
+        run.send(number, arrival_s)
+    return run.result()

@@ -90,15 +90,11 @@ def compare(run: MeasuredRun, simulated: Replay) -> Comparison:
             "all",
             "output tokens/s",
             "mean",
-            tokens / _makespan_s(run, run.e2e_s),
-            tokens / _makespan_s(run, simulated.e2e_s),
+            tokens / float((run.arrival_s + run.e2e_s).max()),
+            tokens / float((simulated.sent_s + simulated.e2e_s).max()),
         )
     )
     return Comparison({group: int(members.sum()) for group, members in groups.items()}, tuple(rows))
-
-
-def _makespan_s(run: MeasuredRun, e2e_s: Floats) -> float:
-    return float((run.arrival_s + e2e_s).max())
 
 
 def _statistics(group: str, metric: str, was_s: Floats, is_s: Floats) -> list[Row]:

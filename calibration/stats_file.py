@@ -22,6 +22,8 @@ FORMAT = "fleetsim stats"
 FORMAT_VERSION = 1
 FILE_VARIABLE = "FLEETSIM_STATS_FILE"
 
+_SUFFIX = ".stats.jsonl"
+
 _Count = Annotated[int, Field(ge=0)]
 _Time = Annotated[float, Field(allow_inf_nan=False)]
 _Span = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -85,6 +87,11 @@ class Stats:
     itl_count: int
     itl_sum_s: float
     api_processes: int
+
+
+def path_beside(steps: Path) -> Path:
+    """Where the stats file belongs that is recorded together with this step file."""
+    return steps.with_suffix(_SUFFIX)
 
 
 def read_stats_file(path: Path) -> Stats:

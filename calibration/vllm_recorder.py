@@ -94,6 +94,4 @@ def _step_writer(header: dict[str, Any], rank: int) -> LineWriter:
     try:
         return LineWriter(path, header)
     except FileExistsError:
-        raise RuntimeError(
-            f"{path} exists: two engines in one file cannot be told apart"
-        ) from None
+        raise RuntimeError(f"{path} exists: two engines in one file cannot be told apart") from None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fleetsim.calibration.fit import rounded
 from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
 from fleetsim.calibration.profile import Profile
 from fleetsim.calibration.recipes import HOST_WORK
@@ -136,15 +137,15 @@ def changed(
     api = profile.api_server
     if "api" in x:
         new = {
-            "alpha_s": _rounded(api.alpha_s * x["api"]),
-            "beta_s_per_prompt_token": _rounded(api.beta_s_per_prompt_token * x["api"]),
+            "alpha_s": rounded(api.alpha_s * x["api"]),
+            "beta_s_per_prompt_token": rounded(api.beta_s_per_prompt_token * x["api"]),
         }
     else:
         new = {}
         if "api_alpha" in x:
-            new["alpha_s"] = _rounded(x["api_alpha"] * 10e-3)
+            new["alpha_s"] = rounded(x["api_alpha"] * 10e-3)
         if "api_beta" in x:
-            new["beta_s_per_prompt_token"] = _rounded(x["api_beta"] * 2e-6)
+            new["beta_s_per_prompt_token"] = rounded(x["api_beta"] * 2e-6)
     update["api_server"] = api.model_copy(update=new)
     if {"decode", "prefill"} & set(x):
         update["step_cost"] = scaled_steps(
@@ -186,10 +187,10 @@ def scaled(work: HostWork, base: float, per_seq: float) -> HostWork:
     """Host work with one factor on what a step takes, and one on what each sequence takes."""
     return replace(
         work,
-        base_s=_rounded(work.base_s * base),
-        residue_s=_rounded(work.residue_s * base),
-        per_seq_s=_rounded(work.per_seq_s * per_seq),
-        residue_per_seq_s=_rounded(work.residue_per_seq_s * per_seq),
+        base_s=rounded(work.base_s * base),
+        residue_s=rounded(work.residue_s * base),
+        per_seq_s=rounded(work.per_seq_s * per_seq),
+        residue_per_seq_s=rounded(work.residue_per_seq_s * per_seq),
     )
 
 
@@ -202,20 +203,16 @@ def scaled_steps(cost: StepCostParameters, decode: float, prefill: float) -> Ste
     slopes = zip(cost.token_knots, cost.token_slopes_s, strict=True)
     return replace(
         cost,
-        constant_s=_rounded(cost.constant_s * decode),
-        decode_s=_rounded(cost.decode_s * decode),
-        per_decode_s=_rounded(cost.per_decode_s * decode),
-        per_decode_kv_token_s=_rounded(cost.per_decode_kv_token_s * decode),
+        constant_s=rounded(cost.constant_s * decode),
+        decode_s=rounded(cost.decode_s * decode),
+        per_decode_s=rounded(cost.per_decode_s * decode),
+        per_decode_kv_token_s=rounded(cost.per_decode_kv_token_s * decode),
         token_slopes_s=tuple(
-            _rounded(slope * (decode if knot < _PREFILL_TOKENS else prefill))
+            rounded(slope * (decode if knot < _PREFILL_TOKENS else prefill))
             for knot, slope in slopes
         ),
-        prefill_s=_rounded(cost.prefill_s * prefill),
-        per_prefill_square_s=_rounded(cost.per_prefill_square_s * prefill),
-        per_prefill_context_s=_rounded(cost.per_prefill_context_s * prefill),
-        per_mixed_kv_token_s=_rounded(cost.per_mixed_kv_token_s * prefill),
+        prefill_s=rounded(cost.prefill_s * prefill),
+        per_prefill_square_s=rounded(cost.per_prefill_square_s * prefill),
+        per_prefill_context_s=rounded(cost.per_prefill_context_s * prefill),
+        per_mixed_kv_token_s=rounded(cost.per_mixed_kv_token_s * prefill),
     )
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")

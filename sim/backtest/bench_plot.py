@@ -8,7 +8,7 @@ from fleetsim.sim.backtest.bench_runs import rate
 
 
 def bench_table(fit: BenchFit) -> Table:
-    """One line a run and metric: means, in milliseconds; runs that the fit did not see are kept out."""
+    """One line a run and metric: means in ms; ``kept out`` marks the run that was not fitted to."""
     table = Table(box=None, pad_edge=False)
     for column in ("run", "in flight", "metric", "measured", "before", "after", "error"):
         table.add_column(column, justify="left" if column in ("run", "metric") else "right")

@@ -11,7 +11,7 @@ from fleetsim.calibration.profile import Profile
 from fleetsim.sim.backtest.measured_run import MeasuredRun
 from fleetsim.traces.errors import InputError
 
-_MEMORY = re.compile(r"\d+(gb|gib|g)$|^hbm\d")
+_NO_MODEL = re.compile(r"\d+(gb|gib|g)$|^(hbm|sxm|pcie)\d")
 _SIZE = re.compile(r"\d+(?:\.\d+)?[bm]")
 _VERSION = re.compile(r"\d+\.\d+")
 
@@ -67,9 +67,9 @@ def _differ(one: set[str], other: set[str]) -> bool:
 
 
 def _gpu(name: str) -> set[str]:
-    """Words with a digit that are not a size of memory: ``{"h100"}``, ``{"4090"}``, ``{"cpu"}``."""
-    words = re.findall(r"[a-z]*\d+[a-z]*|cpu", name.lower())
-    return {word for word in words if not _MEMORY.search(word)}
+    """Words with a digit, but for memory and socket: ``{"h100"}``, ``{"4090"}``, ``{"cpu"}``."""
+    words = re.findall(r"[a-z]*\d+[a-z]*|cpu", name.lower().replace("rtx", " "))
+    return {word for word in words if not _NO_MODEL.search(word)}
 
 
 def _sizes(name: str) -> set[str]:

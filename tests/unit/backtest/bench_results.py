@@ -61,7 +61,11 @@ def true_profile(
 def made(
     rate: float, profile: Profile, mode: SchedulingMode = "sync", requests: int = 200
 ) -> dict[str, Any]:
-    """One result as vLLM writes it, each gap between tokens alike within an answer."""
+    """One result as vLLM writes it.
+
+    Gaps between tokens are drawn from all of the engine's and scaled to last as long as each answer
+    did, so that both their distribution and every answer's time are nearly right.
+    """
     rng = np.random.default_rng(round(rate * 100))
     arrival_s = np.cumsum(rng.exponential(1.0 / rate, requests))
     run = MeasuredRun(
@@ -78,8 +82,11 @@ def made(
         settings={},
     )
     simulated = replay(run, profile, settings(mode))
-    gaps_s = (simulated.e2e_s - simulated.ttft_s) / (run.output_tokens - 1)
-    lengths = run.output_tokens.tolist()
+    engine_gaps_s = np.repeat(simulated.itl_s, simulated.itl_tokens)
+    lengths, itls = run.output_tokens.tolist(), []
+    for length, span_s in zip(lengths, simulated.e2e_s - simulated.ttft_s, strict=True):
+        gaps_s = rng.choice(engine_gaps_s, length - 1)
+        itls.append((gaps_s * span_s / gaps_s.sum()).tolist())
     return {
         "model_id": "meta-llama/Llama-3.1-8B",
         "request_rate": rate,
@@ -91,7 +98,7 @@ def made(
         "input_lens": run.prompt_tokens.tolist(),
         "output_lens": lengths,
         "ttfts": simulated.ttft_s.tolist(),
-        "itls": [[g] * (n - 1) for g, n in zip(gaps_s.tolist(), lengths, strict=True)],
+        "itls": itls,
         "errors": [""] * requests,
     }
 
@@ -100,7 +107,10 @@ def noisy(result: dict[str, Any], share: float, seed: int) -> dict[str, Any]:
     """The result with every request's times off by a share of themselves."""
     rng = np.random.default_rng(seed)
     ttfts = np.array(result["ttfts"]) * (1.0 + share * rng.standard_normal(len(result["ttfts"])))
-    itls = [[g * (1.0 + share * rng.standard_normal()) for g in gaps] for gaps in result["itls"]]
+    itls = []
+    for gaps in result["itls"]:
+        factor = 1.0 + share * rng.standard_normal()
+        itls.append([gap * factor for gap in gaps])
     return {**result, "ttfts": ttfts.tolist(), "itls": itls}
 
 

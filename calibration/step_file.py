@@ -61,9 +61,14 @@ def read_step_files(paths: Sequence[Path]) -> tuple[Header, StepTable]:
 
     Raises:
         InputError: a file is no step file, is cut off, holds or is mixed with another engine's
-            steps, a number is missing or impossible, or time runs backwards.
+            steps or is given twice, a number is missing or impossible, or time runs backwards.
     """
     headers, tables = zip(*(_read(path) for path in paths), strict=True)
+    for number, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        for before, other in zip(paths[:number], tables, strict=False):
+            # a step kept from the fit would be seen by it
+            if len(table) == len(other) and np.array_equal(table.seconds, other.seconds):
+                raise InputError(f"{path}: is the same recording as {before}")
     for path, header in zip(paths[1:], headers[1:], strict=True):
         _check_same(paths[0], headers[0], path, header)
     names = StepTable.__dataclass_fields__

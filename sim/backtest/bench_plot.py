@@ -23,7 +23,7 @@ def bench_table(fit: BenchFit) -> Table:
             f"{row['in_flight']:.1f}" if new else "",
             f"{row['metric']} ms",
             *(f"{row[key] * 1e3:,.2f}" for key in ("measured_s", "before_s", "after_s")),
-            f"{row['after_error']:+.1%}",
+            "" if row["after_error"] is None else f"{row['after_error']:+.1%}",
         )
         last = row["run"]
     return table

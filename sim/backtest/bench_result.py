@@ -103,7 +103,7 @@ def validation(scores: Sequence[RunScore]) -> str:
 
 
 def score_rows(fit: BenchFit) -> list[dict[str, Any]]:
-    """Each run's statistics before and after, in seconds, for tables and files."""
+    """Statistics of each run before and after, in seconds; errors are relative, or None."""
     return [
         {
             "run": score.run.name,
@@ -115,8 +115,8 @@ def score_rows(fit: BenchFit) -> list[dict[str, Any]]:
             "measured_s": after.measured,
             "before_s": before.simulated,
             "after_s": after.simulated,
-            "before_error": before.error,
-            "after_error": after.error,
+            "before_error": before.error if after.measured else None,
+            "after_error": after.error if after.measured else None,
         }
         for score in fit.scores
         for before, after in zip(score.before.rows, score.after.rows, strict=True)

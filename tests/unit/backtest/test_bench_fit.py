@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from unit.backtest import bench_results as made_by_us
 
-from fleetsim.calibration import load_profile
+from fleetsim.calibration import HostWork, load_profile
 from fleetsim.calibration.parameters import SchedulingMode
 from fleetsim.sim.backtest import read_run
 from fleetsim.sim.backtest.bench_fit import BenchFit, fit_bench
+from fleetsim.sim.backtest.bench_parameters import scaled_steps
 from fleetsim.sim.backtest.bench_runs import in_flight, read_bench_runs, replay_bench
+from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.traces.errors import InputError
 
 Result = dict[str, Any]
@@ -94,6 +96,23 @@ def test_gpu_times_are_fitted_only_where_overheads_do_not_do(tmp_path: Path) -> 
     never = fit(paths, "async", fit_steps=False)
     assert never.profile.step_cost == base.step_cost
     assert "does not explain the runs" in never.told[-1]
+
+
+@pytest.mark.parametrize(("decode", "prefill"), [(0.5, 1.0), (1.0, 2.0), (0.8, 1.5)])
+def test_factors_on_gpu_times_reach_the_steps_that_they_name(decode: float, prefill: float) -> None:
+    own = load_profile(made_by_us.BASE).step_cost
+    steps = scaled_steps(own, decode, prefill)
+    host = HostWork()
+    before, after = StepCost(own, host, "sync"), StepCost(steps, host, "sync")
+    for decodes in (1, 64, 256):
+        kv_tokens = 1000 * decodes
+        wanted_s = decode * before.decode_step_s(decodes, kv_tokens)
+        assert after.decode_step_s(decodes, kv_tokens) == pytest.approx(wanted_s, rel=1e-5)
+    for knot, was, is_ in zip(
+        own.token_knots, own.token_slopes_s, steps.token_slopes_s, strict=True
+    ):
+        assert is_ == pytest.approx(was * (decode if knot < 256 else prefill), rel=1e-5)
+    assert steps.per_prefill_square_s == pytest.approx(own.per_prefill_square_s * prefill, rel=1e-5)
 
 
 def test_another_gpu_or_model_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ ROOMS = {
     "calibration": "fleetsim/calibration",
 }
 HOT = (
+    "api_server",
     "client",
     "clock",
     "engine/batch",
@@ -34,6 +35,7 @@ HOT = (
     "engine/sequence",
     "engine/step_cost",
     "engine/step_log",
+    "engine/validity",
     "engine/waiting",
     "fleet",
     "gateway",

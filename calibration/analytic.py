@@ -1,17 +1,18 @@
 """Profiles that are stated instead of measured, for tests and for closed forms of queueing."""
 
 from fleetsim.calibration.memory import EngineSettings
-from fleetsim.calibration.parameters import HostWork, StepCostParameters
+from fleetsim.calibration.overheads import ApiServer, HostWorkRecord
+from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
 from fleetsim.calibration.profile import (
-    ApiServer,
     Gpu,
-    HostWorkRecord,
     Memory,
     Model,
     Profile,
     Provenance,
     Shard,
+    Validity,
 )
+from fleetsim.calibration.uncertainty import Uncertainty
 
 _STATED = "stated, not measured"
 
@@ -23,9 +24,13 @@ def analytic_profile(
     num_gpu_blocks: int = 100_000,
     max_context_tokens: int = 1_000_000,
     host: HostWork | None = None,
-    api_alpha_s: float = 0.0,
-    api_beta_s_per_prompt_token: float = 0.0,
+    api_latency_s: float = 0.0,
+    api_per_request_s: float = 0.0,
+    api_per_prompt_token_s: float = 0.0,
+    api_per_chunk_s: float = 0.0,
     usd_per_hour: float = 1.0,
+    validity: Validity | None = None,
+    uncertainty: Uncertainty | None = None,
 ) -> Profile:
     """A profile with the given step cost and KV blocks, on a GPU that holds nothing else.
 
@@ -34,7 +39,11 @@ def analytic_profile(
     service time of a request is its prompt length times 1 ms, so that a replica with
     ``max_num_seqs`` 1 is an M/G/1 queue and, with exponential lengths, an M/M/1 queue.
     """
-    record = HostWorkRecord(work=host or HostWork(), engine_version="none", source=_STATED)
+    modes: tuple[SchedulingMode, ...] = ("async", "sync")
+    host_work = tuple(
+        HostWorkRecord(mode=mode, engine_version="any", work=host or HostWork(), source=_STATED)
+        for mode in modes
+    )
     return Profile(
         name=name,
         model=Model(
@@ -60,10 +69,14 @@ def analytic_profile(
         engine_name="none",
         engine_defaults=EngineSettings(num_gpu_blocks_override=num_gpu_blocks),
         step_cost=step_cost,
-        host_work={"async": record, "sync": record},
+        host_work=host_work,
         api_server=ApiServer(
-            alpha_s=api_alpha_s,
-            beta_s_per_prompt_token=api_beta_s_per_prompt_token,
+            api_server_count=1,
+            latency_s=api_latency_s,
+            per_request_s=api_per_request_s,
+            per_prompt_token_s=api_per_prompt_token_s,
+            per_chunk_s=api_per_chunk_s,
+            engine_version="any",
             source=_STATED,
         ),
         memory=Memory(
@@ -84,10 +97,13 @@ def analytic_profile(
             source_version="none",
             kernel_tables="none",
             scheduler="vLLM 0.32",
+            overheads="none",
             validation_runs="none",
             fitted_by=_STATED,
             seed=0,
         ),
+        start_up=None,
         fit_error=None,
-        validity=None,
+        validity=validity,
+        uncertainty=uncertainty,
     )

@@ -18,8 +18,11 @@ from fleetsim.calibration.recipes import (
     GPUS,
     HOST_WORK,
     MEMORY_SOURCE,
+    OVERHEADS,
     RUNTIME_BYTES,
     SCHEDULER,
+    START_UP,
+    START_UP_FP8_EXPERTS,
     Served,
 )
 from fleetsim.traces.errors import InputError
@@ -155,11 +158,13 @@ def fit_profile(served: Served, gpu_key: str, name: str, fitted_by: str) -> Prof
             runtime_bytes=RUNTIME_BYTES,
             source=MEMORY_SOURCE,
         ),
+        start_up=START_UP_FP8_EXPERTS if prices.is_moe and served.precision == "fp8" else START_UP,
         provenance=Provenance(
             source_package=aic.PACKAGE,
             source_version=aic.package_version(),
             kernel_tables=f"vLLM {aic.TABLES_VERSION} on {gpu.name}",
             scheduler=SCHEDULER,
+            overheads=OVERHEADS,
             validation_runs="none yet",
             fitted_by=fitted_by,
             seed=SEED,
@@ -167,6 +172,7 @@ def fit_profile(served: Served, gpu_key: str, name: str, fitted_by: str) -> Prof
         ),
         fit_error=score_steps(step_cost, len(fitted), priced(unseen, prices.price_s(unseen))),
         validity=bounds,
+        uncertainty=None,
     )
 
 

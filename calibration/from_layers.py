@@ -19,8 +19,10 @@ from fleetsim.calibration.recipes import (
     CUDA_GRAPH_BYTES,
     HOST_WORK,
     MEMORY_SOURCE,
+    OVERHEADS,
     RUNTIME_BYTES,
     SCHEDULER,
+    START_UP,
 )
 from fleetsim.traces.errors import InputError
 
@@ -90,11 +92,13 @@ def profile_from_layers(
             runtime_bytes=RUNTIME_BYTES,
             source=MEMORY_SOURCE,
         ),
+        start_up=START_UP,
         provenance=Provenance(
             source_package="layer profile (LLMServingSim's format)",
             source_version=tables.engine_version,
             kernel_tables=f"{tables.engine_version}, eager, on {tables.gpu}",
             scheduler=SCHEDULER,
+            overheads=OVERHEADS,
             validation_runs="none yet",
             fitted_by="fleetsim calibrate from-layers",
             seed=0,
@@ -106,6 +110,7 @@ def profile_from_layers(
         ),
         fit_error=score_steps(step_cost, int((~unseen).sum()), steps.take(unseen)),
         validity=validity_of(steps),
+        uncertainty=None,
     )
 
 

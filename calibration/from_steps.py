@@ -2,28 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from fleetsim.calibration.fit import TOKEN_KNOTS, fit_steps, score_steps, validity_of
 from fleetsim.calibration.memory import KV_DTYPE_BYTES, EngineSettings
 from fleetsim.calibration.model_config import model_from_config
-from fleetsim.calibration.parameters import HostWork, StepCostParameters
-from fleetsim.calibration.profile import (
-    ApiServer,
-    Gpu,
-    HostWorkRecord,
-    Memory,
-    Model,
-    Profile,
-    Provenance,
-)
+from fleetsim.calibration.overheads import HostWorkRecord
+from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
+from fleetsim.calibration.profile import Gpu, Memory, Model, Profile, Provenance
 from fleetsim.calibration.recipes import (
     API_SERVER,
     CUDA_GRAPH_BYTES,
     MEMORY_SOURCE,
     RUNTIME_BYTES,
     SCHEDULER,
+    START_UP,
 )
 from fleetsim.calibration.recording import Header
 from fleetsim.calibration.step_file import read_step_files
@@ -91,10 +86,14 @@ def fit_step_files(paths: list[Path], name: str, usd_per_hour: float = 1.0) -> S
     fitted = steps.take(~unseen)
     step_cost = fit_steps(fitted, supported_knots(fitted), robust=True)
     _check_form(where, step_cost)
-    host = HostWorkRecord(
-        work=HostWork(),
-        engine_version=f"vLLM {header.vllm_version}, {header.scheduling_mode} scheduling",
-        source=_CONTAINED,
+    host_work = tuple(
+        HostWorkRecord(
+            mode=mode,
+            engine_version=f"vLLM {header.vllm_version}",
+            work=HostWork(),
+            source=_CONTAINED,
+        )
+        for mode in get_args(SchedulingMode)
     )
     profile = Profile(
         name=name,
@@ -112,11 +111,9 @@ def fit_step_files(paths: list[Path], name: str, usd_per_hour: float = 1.0) -> S
             num_gpu_blocks_override=header.num_gpu_blocks,
         ),
         step_cost=step_cost,
-        host_work={"async": host, "sync": host},
-        api_server=ApiServer(
-            alpha_s=API_SERVER.alpha_s,
-            beta_s_per_prompt_token=API_SERVER.beta_s_per_prompt_token,
-            source=f"not recorded; of other runs: {API_SERVER.source}",
+        host_work=host_work,
+        api_server=API_SERVER.model_copy(
+            update={"source": f"not recorded; of other runs: {API_SERVER.source}"}
         ),
         memory=Memory(
             shards=(shard,),
@@ -124,11 +121,15 @@ def fit_step_files(paths: list[Path], name: str, usd_per_hour: float = 1.0) -> S
             runtime_bytes=RUNTIME_BYTES,
             source=f"{MEMORY_SOURCE}; the recorded engine's num_gpu_blocks goes before it",
         ),
+        start_up=START_UP,
         provenance=Provenance(
             source_package="recorded engine steps",
             source_version=f"vLLM {header.vllm_version}",
             kernel_tables="none",
             scheduler=SCHEDULER,
+            overheads=(
+                f"host work: vLLM {header.vllm_version}; API server: {API_SERVER.engine_version}"
+            ),
             validation_runs="none yet",
             fitted_by="fleetsim calibrate fit",
             seed=0,
@@ -136,6 +137,7 @@ def fit_step_files(paths: list[Path], name: str, usd_per_hour: float = 1.0) -> S
         ),
         fit_error=score_steps(step_cost, len(fitted), steps.take(unseen)),
         validity=validity_of(steps),
+        uncertainty=None,
     )
     return StepFit(profile, steps, unseen)
 

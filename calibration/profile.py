@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from fleetsim.calibration.memory import (
     KV_DTYPE_BYTES,
@@ -17,23 +17,16 @@ from fleetsim.calibration.memory import (
     kv_bytes_per_token,
     kv_bytes_per_token_per_gpu,
 )
-from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
+from fleetsim.calibration.overheads import ApiServer, HostWorkRecord, host_work_for
+from fleetsim.calibration.parameters import SchedulingMode, StepCostParameters
+from fleetsim.calibration.section import Bytes, Count, Section, Share
+from fleetsim.calibration.start_up import StartUp
+from fleetsim.calibration.uncertainty import Uncertainty
 
-FORMAT_VERSION = 1
-
-Count = Annotated[int, Field(ge=1)]
-Bytes = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
-    )
+FORMAT_VERSION = 2
 
 
-class Model(_Section):
+class Model(Section):
     """The architecture, as far as sizes depend on it."""
 
     name: str
@@ -48,7 +41,7 @@ class Model(_Section):
     """vLLM's default ``max_model_len``: prompt and output together."""
 
 
-class Gpu(_Section):
+class Gpu(Section):
     """One GPU. The price is a placeholder to edit: what a GPU-hour costs *you*."""
 
     name: str
@@ -59,7 +52,7 @@ class Gpu(_Section):
     usd_per_hour_source: str
 
 
-class Shard(_Section):
+class Shard(Section):
     """What one GPU holds when the model is divided over ``tensor_parallel_size`` of them."""
 
     tensor_parallel_size: Count
@@ -68,7 +61,7 @@ class Shard(_Section):
     communication_bytes: Bytes
 
 
-class Memory(_Section):
+class Memory(Section):
     """GPU memory that is not KV cache."""
 
     shards: tuple[Shard, ...] = Field(min_length=1)
@@ -83,39 +76,25 @@ class Memory(_Section):
         )
 
 
-class HostWorkRecord(_Section):
-    """Host work of one scheduling mode, with the engine it was seen on."""
-
-    work: HostWork
-    engine_version: str
-    source: str
-
-
-class ApiServer(_Section):
-    """Time of a request in the API server: ``alpha_s + beta_s_per_prompt_token * prompt``.
-
-    It delays the first token; it is not GPU or scheduler time.
-    """
-
-    alpha_s: Seconds
-    beta_s_per_prompt_token: Seconds
-    source: str
-
-
-class Provenance(_Section):
+class Provenance(Section):
     """Where the numbers come from. The versions differ, so each is named."""
 
     source_package: str
     source_version: str
     kernel_tables: str
+    """The engine whose kernels or steps were measured, and where."""
     scheduler: str
+    """The engine whose scheduler is simulated."""
+    overheads: str
+    """The engines on which host work and the API server were seen."""
     validation_runs: str
+    """The engines of the runs that the whole was held against."""
     fitted_by: str
     seed: int
     remarks: tuple[str, ...] = ()
 
 
-class RegionError(_Section):
+class RegionError(Section):
     """Relative error of the fitted price against the source's, over one kind of batch."""
 
     batches: Count
@@ -124,7 +103,7 @@ class RegionError(_Section):
     worst: Share
 
 
-class FitError(_Section):
+class FitError(Section):
     """Errors on batches that the fit did not see, all together and by kind of step."""
 
     fitted_batches: Count
@@ -132,7 +111,7 @@ class FitError(_Section):
     by_region: dict[str, RegionError]
 
 
-class Validity(_Section):
+class Validity(Section):
     """The largest steps that the fit covers; a larger one is an extrapolation."""
 
     max_decodes: Count
@@ -141,7 +120,7 @@ class Validity(_Section):
     max_kv_tokens: Count
 
 
-class Profile(_Section):
+class Profile(Section):
     """One (model, precision, GPU, tensor-parallel size): seconds, bytes, price, provenance."""
 
     format_version: int = FORMAT_VERSION
@@ -154,21 +133,28 @@ class Profile(_Section):
     engine_name: str
     engine_defaults: EngineSettings
     step_cost: StepCostParameters
-    host_work: dict[SchedulingMode, HostWorkRecord]
+    host_work: tuple[HostWorkRecord, ...]
+    """At least one record of each scheduling mode; perhaps several, of different engines."""
     api_server: ApiServer
     memory: Memory
+    start_up: StartUp | None
+    """None where nobody has measured it."""
     provenance: Provenance
     fit_error: FitError | None
     """None for a profile whose step cost is stated, not fitted."""
     validity: Validity | None
+    uncertainty: Uncertainty | None
+    """None where no run tells how far off the profile is."""
 
     @model_validator(mode="after")
     def _check_parts_agree(self) -> Self:
         if self.format_version != FORMAT_VERSION:
-            raise ValueError(f"format_version {self.format_version}; this fleetsim reads 1")
+            raise ValueError(
+                f"format_version is {self.format_version}; this fleetsim reads {FORMAT_VERSION}"
+            )
         if self.kv_cache_dtype not in KV_DTYPE_BYTES:
             raise ValueError(f"kv_cache_dtype must be one of {', '.join(KV_DTYPE_BYTES)}")
-        if missing := {"async", "sync"} - set(self.host_work):
+        if missing := {"async", "sync"} - {record.mode for record in self.host_work}:
             raise ValueError(f"host_work lacks {', '.join(sorted(missing))}")
         if self.engine_defaults.tensor_parallel_size != self.gpus_per_replica:
             raise ValueError("engine_defaults.tensor_parallel_size must equal gpus_per_replica")
@@ -177,6 +163,15 @@ class Profile(_Section):
     def engine_settings(self, **flags: object) -> EngineSettings:
         """The engine's defaults on this GPU, with the given flags in their place."""
         return replace(self.engine_defaults, **flags)  # type: ignore[arg-type]
+
+    def host_work_for(
+        self, mode: SchedulingMode, engine_version: str | None = None
+    ) -> HostWorkRecord:
+        """Host work of a mode, of the engine nearest to a version.
+
+        See :func:`fleetsim.calibration.overheads.host_work_for`.
+        """
+        return host_work_for(self.host_work, mode, engine_version)
 
     def kv_blocks(self, settings: EngineSettings | None = None) -> int:
         """KV blocks of one replica; see :func:`fleetsim.calibration.memory.kv_blocks`."""

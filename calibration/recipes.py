@@ -5,8 +5,10 @@ Every number here is somebody's measurement or a stated assumption; its ``source
 
 from dataclasses import dataclass
 
-from fleetsim.calibration.parameters import HostWork, SchedulingMode
-from fleetsim.calibration.profile import ApiServer, Gpu, HostWorkRecord
+from fleetsim.calibration.overheads import ApiServer, HostWorkRecord
+from fleetsim.calibration.parameters import HostWork
+from fleetsim.calibration.profile import Gpu
+from fleetsim.calibration.start_up import Spread, StartUp
 from fleetsim.traces.errors import InputError
 
 SCHEDULER = "vLLM 0.32"
@@ -96,30 +98,88 @@ _RESIDUAL_SOURCE = (
     "mean time per output token of published end-to-end vLLM runs (silicon_sample.csv of "
     "aiconfigurator-core) beyond the kernel prices, as a + b * sequences: "
 )
-HOST_WORK: dict[SchedulingMode, HostWorkRecord] = {
-    "async": HostWorkRecord(
+HOST_WORK = (
+    HostWorkRecord(
+        mode="async",
         work=_WORK,
         engine_version="vLLM 0.10.2",
         source=_RESIDUAL_SOURCE
         + "0.15 ms + 15 us from 40 runs of Llama-3.1-70B FP8 at TP 2 and 4, 4 to 64 in flight",
     ),
-    "sync": HostWorkRecord(
+    HostWorkRecord(
+        mode="sync",
         work=_WORK,
         engine_version="vLLM 0.12.0",
         source=_RESIDUAL_SOURCE
         + "1.41 ms + 47 us from 60 runs of Qwen3-32B at TP 2 and 4, 8 to 128 in flight",
     ),
-}
+)
 
 API_SERVER = ApiServer(
-    alpha_s=14e-3,
-    beta_s_per_prompt_token=2e-6,
+    api_server_count=1,
+    latency_s=14e-3,
+    per_request_s=0.0,
+    per_prompt_token_s=2e-6,
+    per_chunk_s=0.0,
+    engine_version="vLLM 0.10.2 to 0.12.0",
     source=(
         "the same runs need 12 to 20 ms a request beyond steps to reach their mean time to first "
         "token, most of them with prompts near 1,000 tokens: this gives 16 ms there; the split "
         "assumes a tokenizer of 500,000 tokens a second"
     ),
 )
+
+OVERHEADS = "host work: vLLM 0.10.2 (async) and 0.12.0 (sync); API server: vLLM 0.10.2 to 0.12.0"
+
+_IMPORT_S = Spread(
+    low=10.0, high=19.0, source="vLLM start-ups measured in arXiv 2606.07362 and vLLM issue 47456"
+)
+_WEIGHTS_BYTES_PER_S = Spread(
+    low=1.0e9,
+    high=4.5e9,
+    source="vLLM's default safetensors loader from local disk or page cache: 1.1 and 4.3 GB/s on "
+    "H200 (vLLM's InstantTensor page), 2.7 GB/s (llm-d-benchmark pull request 399); a network "
+    "file system is slower, a streaming loader reaches 10 to 45 GB/s",
+)
+_PROFILE_S = Spread(
+    low=2.0,
+    high=12.0,
+    source="vLLM issue 47456: 12 s in all on an H100; marin pull request 7615: under 4.1 s",
+)
+_COMPILE_CACHED_S = Spread(
+    low=2.0, high=15.0, source="vLLM pull request 32191: 15.0 s; marin pull request 7615: 2.3 s"
+)
+_GRAPH_CAPTURE_S = Spread(
+    low=4.0,
+    high=20.0,
+    source="vLLM issue 47456: 15 s; vLLM pull requests 11005: 15 s; 16848: 4.2 s",
+)
+START_UP = StartUp(
+    import_s=_IMPORT_S,
+    weights_bytes_per_s=_WEIGHTS_BYTES_PER_S,
+    profile_s=_PROFILE_S,
+    compile_s=Spread(
+        low=15.0,
+        high=35.0,
+        source="vLLM issue 47456: 24 s; pull requests 32191: 30.7 s; 11005: 19.4 s",
+    ),
+    compile_cached_s=_COMPILE_CACHED_S,
+    warm_up_s=Spread(low=0.0, high=0.0, source="a dense model compiles no kernels when first used"),
+    graph_capture_s=_GRAPH_CAPTURE_S,
+)
+"""Of the engine itself; what it takes to get a node and an image is the cluster's."""
+
+START_UP_FP8_EXPERTS = START_UP.model_copy(
+    update={
+        "warm_up_s": Spread(
+            low=80.0,
+            high=200.0,
+            source="vLLM issue 47456, Qwen3-30B-A3B FP8 on an H100: DeepGEMM 82 s and, without a "
+            "cache of its own, FlashInfer 120 s",
+        )
+    }
+)
+"""Of mixtures of experts in fp8, whose kernels are compiled when first used."""
 
 MEMORY_SOURCE = (
     "weights, activations and communication buffers: aiconfigurator-core's model of vLLM; "

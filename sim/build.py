@@ -11,8 +11,10 @@ from importlib.metadata import version
 import numpy as np
 
 import fleetsim
+from fleetsim.calibration import SchedulingMode
 from fleetsim.policies import build as build_policy
 from fleetsim.policies.limits import refuse_hopeless
+from fleetsim.sim.calibration_draw import draw_factors
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.fleet import Pool, make_knowledge
@@ -87,6 +89,15 @@ class Parts:
 
     def _notes(self) -> list[str]:
         notes = list(self.trace.metadata.warnings)
+        draw = self.scenario.calibration_draw
+        if draw is not None:
+            for pool in self.pools:
+                decode, prefill = draw_factors(pool.profile, draw)
+                notes.append(
+                    f"pool {pool.name}: calibration draw {draw}: decode steps take {decode:.3f} "
+                    f"times what profile {pool.profile.name} says, steps with a prefill "
+                    f"{prefill:.3f} times"
+                )
         workload = self.scenario.workload
         if workload.time_scale != 1.0:
             notes.append(
@@ -177,7 +188,11 @@ def _pool(
     pool = scenario.pools[name]
     profile = pool_profile(scenario, name)
     settings = engine_settings(pool.engine, profile)
-    cost = StepCost.from_profile(profile, "async" if settings.async_scheduling else "sync")
+    mode: SchedulingMode = "async" if settings.async_scheduling else "sync"
+    factors = (1.0, 1.0)
+    if scenario.calibration_draw is not None:
+        factors = draw_factors(profile, scenario.calibration_draw)
+    cost = StepCost.from_profile(profile, mode, settings.engine_version, factors)
     router, folder = scenario.router, scenario.origin.folder
     routing, admission = router.routing, router.admission
     return Pool(
@@ -191,6 +206,7 @@ def _pool(
         build_policy("admission", admission.policy, admission.params, "router.admission", folder),
         randomness.draws(f"routing/{name}"),
         completed,
+        pool.engine.api_server_count,
     )
 
 

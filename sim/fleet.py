@@ -13,10 +13,12 @@ from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.engine.step_log import StepLog
+from fleetsim.sim.engine.validity import ValidityWatch
 from fleetsim.sim.prefix_knowledge import CacheEvents, NoKnowledge, OwnHistory, PrefixKnowledge
 from fleetsim.sim.randomness import Draws
 from fleetsim.sim.replica import READY, REQUESTED, Replica, ReplicaView
 from fleetsim.sim.request import Journey
+from fleetsim.sim.results.facts import OutsideFit
 from fleetsim.sim.results.histogram import LogHistogram
 
 Floats = npt.NDArray[np.float64]
@@ -49,6 +51,7 @@ class Pool:
         name, model: of the pool in the scenario, and in requests.
         profile, settings, cost: of its engines.
         routing, admission, draws: its policies and their chance.
+        api_server_count: processes of each replica's API server; None is the profile's.
         ended: takes over journeys whose last token has left the engine.
 
     Attributes:
@@ -69,6 +72,7 @@ class Pool:
         admission: AdmissionPolicy,
         draws: Draws,
         ended: Callable[[Journey], None],
+        api_server_count: int | None = None,
     ) -> None:
         self.clock = clock
         self.name = name
@@ -79,6 +83,8 @@ class Pool:
         self.routing = routing
         self.admission = admission
         self.draws = draws
+        self.api_server_count = api_server_count or profile.api_server.api_server_count
+        self.watch = ValidityWatch.if_needed(profile.validity, settings)
         self.replicas: list[Replica] = []
         self._ready: list[Replica] = []
         self.view = PoolView(clock, name, model, prefill_tokens_per_s(settings, cost))
@@ -107,7 +113,6 @@ class Pool:
         leaps: bool,
     ) -> Replica:
         """Make a replica, not yet ready."""
-        api = self.profile.api_server
         replica = Replica(
             self.clock,
             number,
@@ -116,9 +121,10 @@ class Pool:
             self.cost,
             segment_blocks,
             knowledge(),
-            api.alpha_s,
-            api.beta_s_per_prompt_token,
+            self.profile.api_server,
+            self.api_server_count,
             StepLog(self.steps) if step_log else None,
+            self.watch,
             leaps,
         )
         assert replica.state == REQUESTED
@@ -150,6 +156,15 @@ class Pool:
     def settle(self) -> None:
         """Bring the integral up to now."""
         self._count(0)
+
+    def outside_fit(self) -> OutsideFit:
+        """What of the work until now the profile does not cover."""
+        saturated = sum(replica.api_server.saturated for replica in self.replicas)
+        watch = self.watch
+        if watch is None:
+            return OutsideFit(requests_at_saturated_api_server=saturated)
+        share = watch.outside / watch.steps if watch.steps else 0.0
+        return OutsideFit(watch.outside, share, watch.too_long, saturated)
 
     def _count(self, change: int) -> None:
         now = self.clock.now

@@ -5,13 +5,16 @@ from __future__ import annotations
 from math import isnan
 from typing import Protocol
 
+from fleetsim.calibration.overheads import ApiServer as ApiServerCosts
 from fleetsim.policies.base import RequestView, ScrapedMetrics
+from fleetsim.sim.api_server import ApiServer
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.engine.step_log import StepLog
+from fleetsim.sim.engine.validity import ValidityWatch
 from fleetsim.sim.prefix_knowledge import CacheEvents, OwnHistory, PrefixKnowledge
 from fleetsim.sim.request import Journey
 
@@ -97,15 +100,13 @@ class Replica:
         settings, cost: of its engine.
         segment_blocks: whole KV blocks of each prefix segment, by id.
         knowledge: the router's belief about its cache; `CacheEvents` is told of its changes.
-        api_alpha_s, api_beta_s_per_prompt_token: time in the API server before the engine core
-            sees a request.
+        api: costs of its API server; api_server_count: processes of it.
         step_log: takes its steps.
+        watch: counts what is outside the profile's fit, or None where nothing can be.
         leaps: see `Engine`.
     """
 
     __slots__ = (
-        "_alpha_s",
-        "_beta_s",
         "_clock",
         "_events",
         "_last_token_s",
@@ -114,6 +115,8 @@ class Replica:
         "_segment_blocks",
         "_sequences",
         "_waiting_since_s",
+        "_watch",
+        "api_server",
         "engine",
         "kv_usage_integral_s",
         "kv_usage_max",
@@ -132,15 +135,17 @@ class Replica:
         cost: StepCost,
         segment_blocks: list[int],
         knowledge: PrefixKnowledge,
-        api_alpha_s: float,
-        api_beta_s_per_prompt_token: float,
+        api: ApiServerCosts,
+        api_server_count: int,
         step_log: StepLog | None,
+        watch: ValidityWatch | None = None,
         leaps: bool = True,
     ) -> None:
         self.number = number
         self.state = REQUESTED
         self.ready_s = float("nan")
-        self.engine = Engine(clock, number, settings, cost, self, step_log, leaps)
+        self.engine = Engine(clock, number, settings, cost, self, step_log, leaps, watch)
+        self.api_server = ApiServer(api, api_server_count, self.engine, cost)
         self.view = ReplicaView(clock, number, self.engine, knowledge)
         self.kv_usage_integral_s = 0.0
         self.kv_usage_max = 0.0
@@ -151,8 +156,7 @@ class Replica:
         self._events = knowledge if isinstance(knowledge, CacheEvents) else None
         if self._events is not None:
             self.engine.scheduler.pool.changes = self._events.changes
-        self._alpha_s = api_alpha_s
-        self._beta_s = api_beta_s_per_prompt_token
+        self._watch = watch
         self._sequences: dict[int, Sequence] = {}
         # Of preempted sequences: since when they wait to resume, and, until their next token,
         # when their last one was out.
@@ -188,7 +192,9 @@ class Replica:
             request.adapter,
         )
         self._sequences[request.request_id] = sequence
-        journey.queued_s = queued_s = now + self._alpha_s + self._beta_s * prompt_tokens
+        if self._watch is not None:
+            self._watch.request(prompt_tokens + journey.output_tokens)
+        journey.queued_s = queued_s = self.api_server.take(now, prompt_tokens)
         self.engine.submit(sequence, queued_s)
 
     def cancel(self, journey: Journey) -> None:

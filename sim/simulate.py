@@ -272,6 +272,7 @@ class Simulation:
                 "shortage_steps": sum(s.shortage_steps for s in schedulers),
                 "stalled_steps": sum(s.stalled_steps for s in schedulers),
             },
+            outside_fit=pool.outside_fit(),
         )
 
     def _replica_record(self, pool: Pool, index: int) -> ReplicaRecord:

@@ -8,8 +8,9 @@ one factor on all of it is found. It can only be 0 or more.
 from dataclasses import dataclass, replace
 
 from fleetsim.calibration.fit import rounded
+from fleetsim.calibration.overheads import HostWorkRecord
 from fleetsim.calibration.parameters import HostWork, SchedulingMode
-from fleetsim.calibration.profile import HostWorkRecord, Profile
+from fleetsim.calibration.profile import Profile
 from fleetsim.sim.backtest.measured import MeasuredRun
 from fleetsim.sim.backtest.replay import replay, scheduling_mode
 from fleetsim.sim.backtest.scores import compare
@@ -40,7 +41,8 @@ class HostFit:
         """The same profile, or one of another GPU, with this host work."""
         remark = "host work fitted to a measured run; see host_work"
         provenance = profile.provenance.model_copy(update={"validation_runs": remark})
-        host_work = {**profile.host_work, self.mode: self.record}
+        others = tuple(record for record in profile.host_work if record.mode != self.mode)
+        host_work = (*others, self.record)
         return profile.model_copy(update={"host_work": host_work, "provenance": provenance})
 
 
@@ -53,7 +55,8 @@ def fit_host(run: MeasuredRun, profile: Profile, settings: EngineSettings) -> Ho
         InputError: the profile has no host work, or no factor up to 16 is enough.
     """
     mode = scheduling_mode(settings)
-    work = profile.host_work[mode].work
+    base = profile.host_work_for(mode)
+    work = base.work
     if not any((work.base_s, work.per_seq_s, work.residue_s, work.residue_per_seq_s)):
         raise InputError(
             f"profile {profile.name}: its {mode} host work is all 0, so there is nothing to scale"
@@ -81,9 +84,10 @@ def fit_host(run: MeasuredRun, profile: Profile, settings: EngineSettings) -> Ho
             high = middle
     factor = rounded((low + high) / 2)
     record = HostWorkRecord(
+        mode=mode,
         work=_scaled(work, factor),
         engine_version="that of the run",
-        source=f"{factor:g} times ({profile.host_work[mode].source}), so that the mean TPOT is "
+        source=f"{factor:g} times ({base.source}), so that the mean TPOT is "
         f"that of the measured run {run.name} on {profile.gpu.name}",
     )
     return HostFit(mode, record, factor, tpot_error(factor))

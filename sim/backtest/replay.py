@@ -1,14 +1,16 @@
 """Replays a measured run on one simulated engine."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from fleetsim.calibration.parameters import HostWork, SchedulingMode
 from fleetsim.calibration.profile import Profile
+from fleetsim.sim.api_server import ApiServer
 from fleetsim.sim.backtest.measured import Floats, Ints
-from fleetsim.sim.clock import Clock
+from fleetsim.sim.clock import ARRIVAL, Clock, rank
 from fleetsim.sim.engine.engine import Engine
 from fleetsim.sim.engine.sequence import Sequence
 from fleetsim.sim.engine.settings import EngineSettings
@@ -82,13 +84,8 @@ class EngineRun:
         self, load: Load, profile: Profile, settings: EngineSettings, host: HostWork | None = None
     ) -> None:
         mode = scheduling_mode(settings)
-        work = host if host is not None else profile.host_work[mode].work
-        api = profile.api_server
+        work = host if host is not None else profile.host_work_for(mode).work
         requests = len(load.arrival_s)
-        delay_s = np.zeros(requests)
-        if load.at_client:
-            delay_s += api.alpha_s + api.beta_s_per_prompt_token * load.prompt_tokens
-        self._delay_s: list[float] = delay_s.tolist()
         self._prompt_tokens: list[int] = load.prompt_tokens.tolist()
         self._output_tokens: list[int] = load.output_tokens.tolist()
         self._sent_s, self._scheduled_s, self._first_s, self._end_s = np.full((4, requests), np.nan)
@@ -98,11 +95,27 @@ class EngineRun:
         self.clock = Clock()
         cost = StepCost(profile.step_cost, work, mode)
         self._engine = Engine(self.clock, 0, settings, cost, self, log)
+        api = profile.api_server
+        self._api_server = (
+            ApiServer(api, api.api_server_count, self._engine, cost) if load.at_client else None
+        )
 
     def send(self, number: int, time_s: float) -> None:
         """The load's request of this number leaves the client at ``time_s``, now or later."""
         self._sent_s[number] = time_s
-        arrival_s = time_s + self._delay_s[number]
+        if self._api_server is None:
+            self._submit(number, time_s)
+        else:
+            # It takes requests in the order of their coming, and looks at the engine then.
+            self.clock.at(time_s, rank(ARRIVAL, number), partial(self._enter, number))
+
+    def _enter(self, number: int, alarm: int) -> None:
+        """A request reaches the API server now."""
+        server = self._api_server
+        if server is not None:
+            self._submit(number, server.take(self.clock.now, self._prompt_tokens[number]))
+
+    def _submit(self, number: int, arrival_s: float) -> None:
         lengths = self._prompt_tokens[number], self._output_tokens[number]
         self._engine.submit(Sequence(number, arrival_s, *lengths, True, []), arrival_s)
 

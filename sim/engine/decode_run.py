@@ -22,11 +22,21 @@ class DecodeRun:
 
     Attributes:
         n_decodes: sequences that decode, n.
+        kv_tokens: their computed tokens before the first step.
         n_flat: steps whose duration is the host's, `flat_s`.
         base_s, slope_s: after them, step k takes base_s + slope_s * (k - n_flat).
     """
 
-    __slots__ = ("_grown_s", "base_s", "flat_s", "n_decodes", "n_flat", "slope_s", "start_s")
+    __slots__ = (
+        "_grown_s",
+        "base_s",
+        "flat_s",
+        "kv_tokens",
+        "n_decodes",
+        "n_flat",
+        "slope_s",
+        "start_s",
+    )
 
     def __init__(
         self,
@@ -38,6 +48,7 @@ class DecodeRun:
         constant, per_token, floor, extra = terms
         self.start_s = start_s
         self.n_decodes = n_decodes
+        self.kv_tokens = kv_tokens
         self.slope_s = slope_s = per_token * n_decodes
         gpu_s = constant + per_token * kv_tokens
         self.flat_s = floor + extra

@@ -32,6 +32,7 @@ from fleetsim.sim.engine.sequence import DECODE, GONE, OUTSIDE, Sequence
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.sim.engine.step_log import StepLog
+from fleetsim.sim.engine.validity import ValidityWatch
 
 _NO_LIMIT = 1 << 30
 
@@ -46,6 +47,7 @@ class Engine:
         cost: seconds of a step.
         listener: is told what happens to requests.
         log: takes the durations of steps, or None.
+        watch: counts steps outside the profile's fit, or None where there can be none.
         leaps: many steps in one event where that is exact; off only to test that it is.
 
     Attributes:
@@ -73,6 +75,7 @@ class Engine:
         "_start_s",
         "_step_rank",
         "_wake_rank",
+        "_watch",
         "busy_s",
         "clock",
         "cost",
@@ -92,6 +95,7 @@ class Engine:
         listener: EngineListener,
         log: StepLog | None = None,
         leaps: bool = True,
+        watch: ValidityWatch | None = None,
     ) -> None:
         self.clock = clock
         self._step_rank = rank(STEP_END, component)
@@ -125,6 +129,7 @@ class Engine:
         self._run_ons = 0
         # Of the decode steps it has, the log takes a whole run at its end.
         self._log = log
+        self._watch = watch
 
     # -- from outside ----------------------------------------------------------------------
 
@@ -327,14 +332,17 @@ class Engine:
             # A prefill, or, async, a decode that has run on past its stop token: a step by itself.
             if self._run is not None:
                 self._end_run()
+            tokens = n
             if batch.n_prefills:
-                self.scheduled_tokens += n + batch.prefill_tokens
+                tokens += batch.prefill_tokens
                 end = self._end_s = now + self.step_s(batch)
             else:
-                self.scheduled_tokens += n
                 end = self._end_s = now + self.cost.decode_step_s(n, batch.kv_tokens)
+            self.scheduled_tokens += tokens
             if self._log is not None and n > self._run_ons:
                 self._log.add_step(end - now, n - self._run_ons)
+            if self._watch is not None:
+                self._watch.step(n, batch.kv_tokens, tokens)
         most = self._most_leap
         if most:
             leap = self._find_leap(most)
@@ -380,8 +388,12 @@ class Engine:
 
     def _end_run(self) -> None:
         """All of its steps have ended, and the next one is not of it."""
-        if self._log is not None and self._run is not None:
-            self._log.add_run(self._run, self._run_done)
+        run = self._run
+        if run is not None:
+            if self._log is not None:
+                self._log.add_run(run, self._run_done)
+            if self._watch is not None:
+                self._watch.run(run, self._run_done)
         self._run = None
         self._run_done = 0
 

@@ -36,6 +36,8 @@ class StepCost:
         parameters: GPU seconds of a step.
         host: CPU seconds around a step; none by default.
         mode: ``async`` or ``sync`` scheduling.
+        factors: on the seconds of steps that only decode, and of all others; what is not known
+            of a profile, see `fleetsim.calibration.uncertainty`.
 
     Raises:
         InputError: the mode is unknown, or a step of one token would take no time.
@@ -43,6 +45,7 @@ class StepCost:
 
     __slots__ = (
         "_context_s",
+        "_decode_factor",
         "_decode_s",
         "_decode_terms",
         "_host",
@@ -51,6 +54,7 @@ class StepCost:
         "_kv_token_s",
         "_mixed_kv_token_s",
         "_per_decode_s",
+        "_prefill_factor",
         "_prefill_s",
         "_slopes_s",
         "_square_s",
@@ -62,6 +66,7 @@ class StepCost:
         parameters: StepCostParameters,
         host: HostWork | None = None,
         mode: SchedulingMode = "async",
+        factors: tuple[float, float] = (1.0, 1.0),
     ) -> None:
         if mode not in get_args(SchedulingMode):
             raise InputError(f"scheduling mode {mode!r} is unknown; use async or sync")
@@ -74,6 +79,7 @@ class StepCost:
         for i in range(1, len(self._knots)):
             width = self._knots[i] - self._knots[i - 1]
             self._knot_s.append(self._knot_s[-1] + self._slopes_s[i - 1] * width)
+        self._decode_factor, self._prefill_factor = factors
         self._decode_s = parameters.decode_s
         self._prefill_s = parameters.prefill_s
         self._per_decode_s = parameters.per_decode_s
@@ -113,11 +119,22 @@ class StepCost:
         )
 
     @classmethod
-    def from_profile(cls, profile: Profile, mode: SchedulingMode = "async") -> "StepCost":
-        """The step cost of a calibrated profile under one scheduling mode."""
-        if mode not in profile.host_work:
+    def from_profile(
+        cls,
+        profile: Profile,
+        mode: SchedulingMode = "async",
+        engine_version: str | None = None,
+        factors: tuple[float, float] = (1.0, 1.0),
+    ) -> "StepCost":
+        """The step cost of a calibrated profile under one scheduling mode.
+
+        Of its host work, the record nearest to the engine's version is taken; without one, the
+        newest.
+        """
+        if mode not in get_args(SchedulingMode):
             raise InputError(f"scheduling mode {mode!r} is unknown; use async or sync")
-        return cls(profile.step_cost, profile.host_work[mode].work, mode)
+        host = profile.host_work_for(mode, engine_version).work
+        return cls(profile.step_cost, host, mode, factors)
 
     def decode_terms(self, n_decodes: int) -> DecodeTerms:
         """``(gpu_const_s, gpu_per_kv_token_s, floor_s, extra_s)`` of steps of n_decodes decodes.
@@ -130,7 +147,16 @@ class StepCost:
         while len(known) <= n_decodes:
             n = len(known)
             gpu_const_s = self._tokens_s(n) + self._decode_s + self._per_decode_s * n
-            known.append((gpu_const_s, self._kv_token_s, *self._host_terms(n)))
+            floor_s, extra_s = self._host_terms(n)
+            factor = self._decode_factor
+            known.append(
+                (
+                    gpu_const_s * factor,
+                    self._kv_token_s * factor,
+                    floor_s * factor,
+                    extra_s * factor,
+                )
+            )
         return known[n_decodes]
 
     def decode_step_s(self, n_decodes: int, kv_tokens: int) -> float:
@@ -188,10 +214,8 @@ class StepCost:
         gpu_s += self._square_s * prefill_sq
         gpu_s += self._context_s * prefill_ctx
         gpu_s += self._mixed_kv_token_s * kv_tokens
-        n_seqs = n_decodes + n_prefills
-        known = self._decode_terms
-        _, _, floor_s, extra_s = known[n_seqs] if n_seqs < len(known) else self.decode_terms(n_seqs)
-        return (gpu_s if gpu_s > floor_s else floor_s) + extra_s
+        floor_s, extra_s = self._host_terms(n_decodes + n_prefills)
+        return ((gpu_s if gpu_s > floor_s else floor_s) + extra_s) * self._prefill_factor
 
     def _tokens_s(self, tokens: int) -> float:
         """GPU seconds of everything that depends on the step's token count alone."""

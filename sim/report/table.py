@@ -89,8 +89,32 @@ def _about(lines: Table, summary: dict[str, Any]) -> None:
         what = f"{pool['replicas']} x {pool['model']}, {pool['profile']}, {pool['engine']}"
         lines.add_row("pool", Text(f"{name}: {what}"))
     lines.add_row("requests", _requests(summary))
-    for note in about["notes"]:
+    for note in [*about["notes"], *_outside_fit(summary["pools"])]:
         lines.add_row("note", Text(note, style="yellow"))
+
+
+def _outside_fit(pools: dict[str, dict[str, Any]]) -> list[str]:
+    """What the profiles do not cover, a line each."""
+    lines = []
+    for name, pool in pools.items():
+        outside, profile = pool["outside_fit"], pool["profile"]
+        if outside["steps"]:
+            lines.append(
+                f"pool {name}: {outside['steps']:,} steps ({percent(outside['share_of_steps'])}) "
+                f"were larger than those that profile {profile} was fitted to: extrapolated"
+            )
+        if outside["requests_too_long"]:
+            lines.append(
+                f"pool {name}: {outside['requests_too_long']:,} requests were longer than those "
+                f"that profile {profile} was fitted to: extrapolated"
+            )
+        if outside["requests_at_saturated_api_server"]:
+            lines.append(
+                f"pool {name}: {outside['requests_at_saturated_api_server']:,} requests met an API "
+                "server that streaming alone had saturated: their TTFT is a lower bound; "
+                "raise api_server_count"
+            )
+    return lines
 
 
 def _requests(summary: dict[str, Any]) -> Text:

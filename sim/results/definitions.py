@@ -131,6 +131,13 @@ DEFINITIONS: dict[str, str] = {
     "or to the end of a request that did not complete",
     "pools.*.littles_law.relative_difference": "the two L's difference / the larger; rounding only",
     "pools.*.slow_paths.*": "how often the engine model left its fast path in this way",
+    "pools.*.outside_fit.steps": "engine steps with more decodes, tokens or KV tokens than the "
+    "profile was fitted to; their seconds are an extrapolation",
+    "pools.*.outside_fit.share_of_steps": "those / all engine steps of the pool",
+    "pools.*.outside_fit.requests_too_long": "requests dispatched whose context, prompt and output "
+    "together, is longer than the profile was fitted to",
+    "pools.*.outside_fit.requests_at_saturated_api_server": "requests that came to an API server "
+    "when streamed chunks alone took more than 95 % of it; their TTFT is a lower bound",
     "cost.gpu_hours": "GPUs x hours from each replica's request to its release or the run's end",
     "cost.usd": "GPU-hours x price; null where no price is stated",
     "cost.usd_per_million_output_tokens": "cost.usd / output tokens of completed requests x 10^6",

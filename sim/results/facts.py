@@ -55,6 +55,24 @@ class TenantUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideFit:
+    """What of a pool's work its profile does not cover: its seconds are an extrapolation.
+
+    Attributes:
+        steps: engine steps of more decodes, tokens or KV tokens than the profile was fitted to.
+        share_of_steps: of all steps.
+        requests_too_long: requests of a longer context than the profile was fitted to.
+        requests_at_saturated_api_server: requests that came when streamed chunks alone took all
+            of the API server, so that their time in it is a lower bound.
+    """
+
+    steps: int = 0
+    share_of_steps: float = 0.0
+    requests_too_long: int = 0
+    requests_at_saturated_api_server: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PoolFacts:
     """A pool over the whole run.
 
@@ -65,6 +83,7 @@ class PoolFacts:
             a replica, and not yet out of its engine), kept apart from the journeys.
         itl: gaps between tokens at the engine, over the whole run.
         slow_paths: how often the engines left the fast path, by name.
+        outside_fit: what of the run the profile's fit does not cover, counted.
         slo_capacity_per_s: highest offered rate at which the SLO holds, None while unknown.
     """
 
@@ -75,6 +94,7 @@ class PoolFacts:
     requests_integral_s: float
     itl: LogHistogram
     slow_paths: Mapping[str, int] = field(default_factory=dict)
+    outside_fit: OutsideFit = OutsideFit()
     slo_capacity_per_s: float | None = None
 
 

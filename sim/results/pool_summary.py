@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from math import nan
 from typing import Any
 
@@ -38,6 +39,7 @@ def pool_summary(
         "queue": queues,
         "littles_law": _littles_law(pool, tally, facts.end_s),
         "slow_paths": dict(pool.slow_paths),
+        "outside_fit": asdict(pool.outside_fit),
     }
 
 

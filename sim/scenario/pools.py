@@ -44,6 +44,8 @@ class EngineOptions(Section):
     adapters. Their memory is not taken from the KV cache: see Known limits."""
     kv_cache_dtype: str = Field(default="auto", min_length=1)
     """Data type of the KV cache; `auto` is the profile's."""
+    api_server_count: int | None = Field(default=None, ge=1)
+    """Processes of the API server, each with its own queue of prompts; left out, the profile's."""
     engine_version: Literal["0.32", "0.33"] = "0.32"
     """Whose scheduler: vLLM 0.33 changed who goes on after a self-preemption under priority, and
     how long a LoRA slot is held."""

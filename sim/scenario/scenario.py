@@ -34,6 +34,10 @@ class Scenario(Section):
     """Names the result folder; left out, the file's name."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """The one seed from which every random draw is derived."""
+    calibration_draw: int | None = Field(default=None, ge=0, lt=2**63)
+    """Which of the machines that a profile may stand for: number k has step times off by factors
+    drawn from the profile's uncertainty, the same for every seed. Left out, the profile as it
+    is."""
     workload: Workload
     """The requests."""
     client: Client = Client()

@@ -15,6 +15,7 @@ TEMPLATE = """\
 
 name: quickstart # names the result folder
 seed: 0 # every random draw is derived from this one number
+#  calibration_draw: 1          # machine number 1 within the profiles' error (default: none)
 
 workload:
   trace: sample # the bundled synthetic sample, or a trace file relative to this one
@@ -80,6 +81,7 @@ pools:
     #    async_scheduling: true
     #    max_loras: 1           # LoRA adapters in one batch; needed if the trace names adapters
     #    kv_cache_dtype: auto
+    #    api_server_count: 1    # processes that take prompts in (default: the profile's)
     #    engine_version: "0.32"           # or 0.33: another rule of preemption under priority
 
 slo:

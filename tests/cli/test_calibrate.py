@@ -115,7 +115,7 @@ def test_fit_host_writes_a_profile(
     arguments = ["--profile", own, "--run", run, "--into", own, "--out", str(out)]
     assert main(["calibrate", "fit-host", *arguments]) == 0
     assert "host work x " in capsys.readouterr().out
-    work = load_profile(out).host_work["async"].work
+    work = load_profile(out).host_work_for("async").work
     assert work.residue_s == pytest.approx(runs.HOST.residue_s, rel=1e-2)
 
 

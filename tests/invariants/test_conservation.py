@@ -23,6 +23,7 @@ from invariants.fleets import (
     write_profile,
 )
 
+from fleetsim.calibration.profile import Validity
 from fleetsim.policies import names
 from fleetsim.sim.clock import Clock
 from fleetsim.sim.results.recorder import Recorder
@@ -125,11 +126,21 @@ def fleet(seed: int) -> dict[str, Any]:
     }
 
 
+NARROW = Validity(max_decodes=6, max_step_tokens=60, max_context_tokens=300, max_kv_tokens=1200)
+"""A fit that most fleets here go beyond now and then."""
+
+
 @cache
 def _run(seed: int) -> Result:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        profile = write_profile(folder, api_alpha_s=[0.0, 0.0, STEP_S, 0.013][seed % 4])
+        profile = write_profile(
+            folder,
+            api_latency_s=[0.0, 0.0, STEP_S, 0.013][seed % 4],
+            api_per_request_s=[0.0, 0.0, STEP_S / 8, 0.003, 0.02][seed % 5],
+            api_per_chunk_s=[0.0, 1e-4, 1e-3][seed % 3],
+            validity=[None, NARROW][seed % 2],
+        )
         return run_both_ways(small_fleet(folder, requests(seed), profile=profile, **fleet(seed)))
 
 
@@ -224,12 +235,14 @@ def test_the_seeds_do_all_that_can_befall_a_request() -> None:
     """Else the tests above would prove less than they say."""
     outcomes: Counter[str] = Counter()
     slow_paths: Counter[str] = Counter()
+    outside: Counter[str] = Counter()
     stalled = hits = 0
     for seed in SEEDS:
         result = _run(seed)
         table = result.requests()
         outcomes.update(table["outcome"] + " " + table["reason"])
         slow_paths.update(result.summary["pools"]["p"]["slow_paths"])
+        outside.update(result.summary["pools"]["p"]["outside_fit"])
         stalled += int((table[["prefill_stall_s", "decode_stall_s"]] > 0).any(axis=1).sum())
         hits += int((table["cached_tokens"] > 0).sum())
     assert outcomes["completed "] > 1000
@@ -244,5 +257,8 @@ def test_the_seeds_do_all_that_can_befall_a_request() -> None:
     ):
         assert outcomes[name] > 5, name
     assert slow_paths["shortage_steps"] > 50
+    assert outside["steps"] > 100
+    assert outside["requests_too_long"] > 20
+    assert outside["requests_at_saturated_api_server"] > 10
     assert stalled > 50
     assert hits > 100

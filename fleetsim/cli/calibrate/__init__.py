@@ -8,6 +8,7 @@ from fleetsim.cli.calibrate.from_aic import from_aic
 from fleetsim.cli.calibrate.from_bench import from_bench
 from fleetsim.cli.calibrate.from_layers import from_layers
 from fleetsim.cli.calibrate.record import record
+from fleetsim.cli.calibrate.validate import validate
 
 calibrate = typer.Typer(
     name="calibrate",
@@ -39,3 +40,4 @@ calibrate.command("check", short_help="Hold a profile against a measured run.")(
 calibrate.command("fit-host", short_help="Fit host work to a measured run.")(fit_host_command)
 calibrate.command("record", short_help="How to record the steps of a vLLM server.")(record)
 calibrate.command("fit", short_help="From recorded steps of a vLLM server.")(fit)
+calibrate.command("validate", short_help="Hold it all against published runs.")(validate)

@@ -18,9 +18,9 @@ HOST = HostWork(residue_s=1e-3, residue_per_seq_s=2e-5, fitted_seqs=64)
 SETTINGS = EngineSettings(num_gpu_blocks=2000, max_num_seqs=16, max_num_batched_tokens=512)
 
 
-def profile(host: HostWork = HOST, api_alpha_s: float = 0.0) -> Profile:
+def profile(host: HostWork = HOST, api_latency_s: float = 0.0) -> Profile:
     return analytic_profile(
-        COST, num_gpu_blocks=2000, host=host, max_context_tokens=8192, api_alpha_s=api_alpha_s
+        COST, num_gpu_blocks=2000, host=host, max_context_tokens=8192, api_latency_s=api_latency_s
     )
 
 
@@ -43,7 +43,7 @@ def made_run(
         itl_s=None,
         settings={},
     )
-    return asked, replay(asked, profile(api_alpha_s=0.01 if at_client else 0.0), SETTINGS)
+    return asked, replay(asked, profile(api_latency_s=0.01 if at_client else 0.0), SETTINGS)
 
 
 def write_requests(folder: Path, asked: MeasuredRun, made: Replay) -> Path:

@@ -72,7 +72,7 @@ def test_a_profile_that_is_too_slow_shows(tmp_path: Path) -> None:
 def test_a_bench_result_is_seen_through_the_api_server(tmp_path: Path) -> None:
     bench = runs.write_bench(tmp_path / "bench.json", *runs.made_run(at_client=True))
     engine = ("num_gpu_blocks=2000", "max_num_seqs=16", "max_num_batched_tokens=512")
-    comparison = checked(bench, runs.profile(api_alpha_s=0.01), *engine)
+    comparison = checked(bench, runs.profile(api_latency_s=0.01), *engine)
     assert comparison.error("TTFT") == pytest.approx(0.0, abs=1e-6)
     assert comparison.error("E2E") == pytest.approx(0.0, abs=1e-6)
     assert comparison.error("ITL") == pytest.approx(0.0, abs=0.02)
@@ -98,7 +98,7 @@ def test_fit_host_finds_the_host_work_that_was_there(tmp_path: Path) -> None:
     found = fit_host(run, runs.profile(host=third), runs.SETTINGS)
     assert found.factor == pytest.approx(3.0, rel=1e-3)
     assert abs(found.tpot_error) < 1e-3
-    work = found.put_into(runs.profile(host=third)).host_work["async"].work
+    work = found.put_into(runs.profile(host=third)).host_work_for("async").work
     assert work.residue_s == pytest.approx(runs.HOST.residue_s, rel=1e-3)
 
 

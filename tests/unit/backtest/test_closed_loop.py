@@ -14,9 +14,11 @@ from fleetsim.traces.errors import InputError
 STEP_S = 0.01
 
 
-def profile(alpha_s: float = 0.0) -> Profile:
+def profile(latency_s: float = 0.0, per_request_s: float = 0.0) -> Profile:
     cost = StepCostParameters(constant_s=STEP_S)
-    return analytic_profile(cost, num_gpu_blocks=4000, api_alpha_s=alpha_s)
+    return analytic_profile(
+        cost, num_gpu_blocks=4000, api_latency_s=latency_s, api_per_request_s=per_request_s
+    )
 
 
 def settings(max_num_seqs: int = 64, asynchronous: bool = True) -> EngineSettings:
@@ -40,7 +42,7 @@ def test_equal_requests_of_equal_steps_go_round_in_lockstep(
     """Each cycle is the API server, one step of prefills and the decodes behind it."""
     load = lengths([25] * 5 * concurrency, at_client=True)
     done = replay_closed_loop(
-        load, concurrency, profile(alpha_s=0.003), settings(asynchronous=asynchronous)
+        load, concurrency, profile(latency_s=0.003), settings(asynchronous=asynchronous)
     )
     cycle_s = 0.003 + 25 * STEP_S
     assert done.ttft_s == pytest.approx(0.003 + STEP_S)
@@ -62,13 +64,21 @@ def test_the_next_one_meets_the_schedule_that_its_engine_can_still_change(
 def test_never_more_in_flight_than_allowed_and_never_fewer_while_some_are_left() -> None:
     rng = np.random.default_rng(3)
     load = Lengths(rng.integers(1, 900, 200), rng.integers(1, 60, 200), at_client=True)
-    done = replay_closed_loop(load, 7, profile(alpha_s=0.013), settings(max_num_seqs=3))
+    done = replay_closed_loop(load, 7, profile(latency_s=0.013), settings(max_num_seqs=3))
     ends_s = done.sent_s + done.e2e_s
     assert np.isfinite(ends_s).all()
     for sent_s in done.sent_s[7:]:
         in_flight = (done.sent_s <= sent_s).sum() - (ends_s <= sent_s).sum()
         assert in_flight == 7
     assert (np.diff(done.sent_s) >= 0).all()
+
+
+def test_a_burst_stands_in_line_at_the_api_server() -> None:
+    """Each occupies it for as long as three steps, so each begins to be served three later."""
+    load = lengths([1] * 6, at_client=True)
+    done = replay_closed_loop(load, 6, profile(per_request_s=3 * STEP_S), settings())
+    turns = 1 + np.arange(6)
+    assert done.ttft_s == pytest.approx(turns * 3 * STEP_S + STEP_S)
 
 
 @dataclass(frozen=True)

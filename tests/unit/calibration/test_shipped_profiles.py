@@ -62,10 +62,13 @@ def test_a_profile_states_sources_versions_and_errors(name):
     assert profile.provenance.source_version == "0.12.0"
     assert profile.provenance.kernel_tables.startswith("vLLM 0.24.0")
     assert profile.provenance.scheduler == "vLLM 0.32"
-    assert {record.engine_version for record in profile.host_work.values()} == {
-        "vLLM 0.10.2",
-        "vLLM 0.12.0",
+    assert {(r.mode, r.engine_version) for r in profile.host_work} == {
+        ("async", "vLLM 0.10.2"),
+        ("sync", "vLLM 0.12.0"),
     }
+    for record in profile.host_work:
+        assert record.engine_version.removeprefix("vLLM ") in profile.provenance.overheads
+    assert profile.start_up is not None
     error = profile.fit_error
     assert error is not None
     assert set(error.by_region) == {"decode", "prefill", "mixed"}

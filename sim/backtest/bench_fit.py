@@ -187,8 +187,10 @@ def _misfits(run: MeasuredRun, simulated: Replay, by_prompt: bool) -> list[float
         if row.metric in METRICS and row.statistic in STATISTICS
     ]
     if by_prompt:
-        middle = np.median(run.prompt_tokens)
-        for members in (run.prompt_tokens <= middle, run.prompt_tokens > middle):
+        edges = np.percentile(run.prompt_tokens, [25, 50, 75])
+        quarters = np.searchsorted(edges, run.prompt_tokens)
+        for quarter in range(4):
+            members = quarters == quarter
             if members.any():
                 was_s, is_s = run.ttft_s[members].mean(), simulated.ttft_s[members].mean()
                 rows.append(log(max(is_s, 1e-9) / max(was_s, 1e-9)))

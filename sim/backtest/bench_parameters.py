@@ -1,7 +1,8 @@
 """What a fit to bench results may change in a profile, and what the runs can tell apart.
 
 Numbers that the runs cannot tell apart are not fitted apart: they keep the base profile's
-proportion. Each number has one scale on which 1 is a usual size, so that they can be compared.
+proportion. Each number is a factor on what the base profile has, or on a usual size where it has
+nothing.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetsim.calibration.fit import rounded
+from fleetsim.calibration.overheads import ApiServer, HostWorkRecord, host_work_for
 from fleetsim.calibration.parameters import HostWork, SchedulingMode, StepCostParameters
 from fleetsim.calibration.profile import Profile
-from fleetsim.calibration.recipes import HOST_WORK
+from fleetsim.calibration.recipes import API_SERVER, HOST_WORK
 from fleetsim.sim.backtest.bench_runs import in_flight
 from fleetsim.sim.backtest.measured import Floats, MeasuredRun
 
@@ -24,18 +26,16 @@ _LEVELS_APART = 1.5
 
 _PROMPTS_APART = 2.0
 _HOST_TIMES = 4.0
-_LARGEST_ALPHA_S = 1.0
-_LARGEST_BETA_S = 50e-6
 _PREFILL_TOKENS = 256
 """Steps of more tokens hold prefills: behind it, a price per token is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number of the fit, as a multiple of its scale.
+    """One number of the fit, a factor.
 
     Attributes:
-        name: ``host``, ``host_base``, ``host_per_seq``, ``api``, ``api_alpha``, ``api_beta``,
+        name: ``host``, ``host_base``, ``host_per_seq``, ``api``, ``api_request``, ``api_token``,
             ``decode`` or ``prefill``.
         start: in the base profile.
         low, high: bounds.
@@ -92,7 +92,7 @@ def parameters(
     Time per output token tells as many numbers as there are batch sizes, so with factors on
     steps less of the host work is fitted.
     """
-    own = profile.host_work[mode].work
+    own = profile.host_work_for(mode).work
     base, per_seq = own.base_s + own.residue_s, own.per_seq_s + own.residue_per_seq_s
     numbers = split.batch_levels - int(decode)
     found: list[Parameter] = []
@@ -103,18 +103,11 @@ def parameters(
         ]
     elif numbers:
         found = [_host("host", base + per_seq, profile, mode)]
-    api = profile.api_server
     if split.prompts_differ and not prefill:
-        alpha = Parameter("api_alpha", api.alpha_s / 10e-3, 0.0, _LARGEST_ALPHA_S / 10e-3, 0.2)
-        beta = api.beta_s_per_prompt_token / 2e-6
-        found += [alpha, Parameter("api_beta", beta, 0.0, _LARGEST_BETA_S / 2e-6, 0.3)]
+        steps = (("api_request", 0.2), ("api_token", 0.8))
+        found += [Parameter(name, 1.0, 0.0, 20.0, step) for name, step in steps]
     elif split.batch_levels > 1 or not prefill:
-        alone = not (api.alpha_s or api.beta_s_per_prompt_token)
-        found.append(
-            Parameter("api_alpha", 0.1, 0.0, _LARGEST_ALPHA_S / 10e-3, 0.2)
-            if alone
-            else Parameter("api", 1.0, 0.0, 20.0, 0.2)
-        )
+        found.append(Parameter("api", 1.0, 0.0, 20.0, 0.2))
     found += [
         Parameter(name, 1.0, *STEP_BOUNDS, 0.05)
         for name, wanted in (("decode", decode), ("prefill", prefill))
@@ -132,21 +125,20 @@ def changed(
     if {"host", "host_base", "host_per_seq"} & set(x):
         work = seed(profile, mode, both="host" not in x)
         base, per_seq = (x.get(name, x.get("host", 1.0)) for name in ("host_base", "host_per_seq"))
-        record = profile.host_work[mode].model_copy(update={"work": scaled(work, base, per_seq)})
-        update["host_work"] = {**profile.host_work, mode: record}
-    api = profile.api_server
-    if "api" in x:
-        new = {
-            "alpha_s": rounded(api.alpha_s * x["api"]),
-            "beta_s_per_prompt_token": rounded(api.beta_s_per_prompt_token * x["api"]),
-        }
-    else:
-        new = {}
-        if "api_alpha" in x:
-            new["alpha_s"] = rounded(x["api_alpha"] * 10e-3)
-        if "api_beta" in x:
-            new["beta_s_per_prompt_token"] = rounded(x["api_beta"] * 2e-6)
-    update["api_server"] = api.model_copy(update=new)
+        record = profile.host_work_for(mode).model_copy(
+            update={"work": scaled(work, base, per_seq)}
+        )
+        update["host_work"] = (*other_modes(profile, mode), record)
+    if {"api", "api_request", "api_token"} & set(x):
+        api = api_seed(profile, both="api" not in x)
+        request, token = (x.get(name, x.get("api", 1.0)) for name in ("api_request", "api_token"))
+        update["api_server"] = api.model_copy(
+            update={
+                "latency_s": rounded(api.latency_s * request),
+                "per_request_s": rounded(api.per_request_s * request),
+                "per_prompt_token_s": rounded(api.per_prompt_token_s * token),
+            }
+        )
     if {"decode", "prefill"} & set(x):
         update["step_cost"] = scaled_steps(
             profile.step_cost, x.get("decode", 1.0), x.get("prefill", 1.0)
@@ -162,7 +154,7 @@ def seed(profile: Profile, mode: SchedulingMode, *, both: bool) -> HostWork:
         both: whether base and share per sequence are scaled by themselves, so that each must be
             there.
     """
-    own, usual = profile.host_work[mode].work, HOST_WORK[mode].work
+    own, usual = profile.host_work_for(mode).work, _usual(mode)
     if not any((own.base_s, own.residue_s, own.per_seq_s, own.residue_per_seq_s)):
         return usual
     if both and not own.base_s + own.residue_s:
@@ -173,9 +165,36 @@ def seed(profile: Profile, mode: SchedulingMode, *, both: bool) -> HostWork:
     return own
 
 
+def api_seed(profile: Profile, *, both: bool) -> ApiServer:
+    """The API server whose times are scaled: the profile's, or a usual one's where it has none.
+
+    Args:
+        profile: whose.
+        both: whether the parts per request and per token are scaled by themselves, so that each
+            must be there.
+    """
+    own = profile.api_server
+    request, token = own.latency_s + own.per_request_s, own.per_prompt_token_s
+    update = {}
+    if not request and (both or not token):
+        update |= {key: getattr(API_SERVER, key) for key in ("latency_s", "per_request_s")}
+    if not token and (both or not request):
+        update["per_prompt_token_s"] = API_SERVER.per_prompt_token_s
+    return own.model_copy(update=update)
+
+
+def other_modes(profile: Profile, mode: SchedulingMode) -> tuple[HostWorkRecord, ...]:
+    """The host work of the scheduling mode that is not fitted."""
+    return tuple(record for record in profile.host_work if record.mode != mode)
+
+
+def _usual(mode: SchedulingMode) -> HostWork:
+    return host_work_for(HOST_WORK, mode, None).work
+
+
 def _host(name: str, own_s: float, profile: Profile, mode: SchedulingMode) -> Parameter:
     """A factor on host work; where the profile has little of it, the bound is a usual one's."""
-    work, usual = seed(profile, mode, both=name != "host"), HOST_WORK[mode].work
+    work, usual = seed(profile, mode, both=name != "host"), _usual(mode)
     base = (work.base_s + work.residue_s, usual.base_s + usual.residue_s)
     per_seq = (work.per_seq_s + work.residue_per_seq_s, usual.per_seq_s + usual.residue_per_seq_s)
     ratios = [ours and usuals / ours for ours, usuals in (base, per_seq)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from fleetsim.calibration.parameters import SchedulingMode
 from fleetsim.calibration.profile import Profile
+from fleetsim.sim.backtest.bench_parameters import other_modes
 from fleetsim.sim.backtest.bench_runs import BenchRuns, in_flight, label, rate
 from fleetsim.sim.backtest.measured import MeasuredRun
 from fleetsim.sim.backtest.scores import Comparison
@@ -59,19 +60,23 @@ def worded(
     files = ", ".join(label(run) for run in runs.fitted)
     numbers = ", ".join(f"{name} {value:g}" for name, value in values.items())
     version = next((r.origin.engine_version for r in runs.all if r.origin.engine_version), None)
-    update: dict[str, Any] = {}
+    engine = f"vLLM {version}" if version else "that of the runs"
+    update: dict[str, Any] = {"uncertainty": None}  # it was the base profile's
     if any(name.startswith("host") for name in values):
-        record = profile.host_work[mode]
+        record = profile.host_work_for(mode)
         record = record.model_copy(
             update={
-                "engine_version": f"vLLM {version}" if version else "that of the runs",
-                "source": f"fitted to {files}, from ({base.host_work[mode].source})",
+                "engine_version": engine,
+                "source": f"fitted to {files}, from ({base.host_work_for(mode).source})",
             }
         )
-        update["host_work"] = {**profile.host_work, mode: record}
+        update["host_work"] = (*other_modes(profile, mode), record)
     if any(name.startswith("api") for name in values):
         update["api_server"] = profile.api_server.model_copy(
-            update={"source": f"fitted to {files}, from ({base.api_server.source})"}
+            update={
+                "engine_version": engine,
+                "source": f"fitted to {files}, from ({base.api_server.source})",
+            }
         )
     remarks = [*base.provenance.remarks, f"fitted to bench results: {numbers}"]
     if {"decode", "prefill"} & set(values):
@@ -82,6 +87,7 @@ def worded(
     update["provenance"] = base.provenance.model_copy(
         update={
             "validation_runs": validation(scores),
+            "overheads": f"{engine}, fitted to {files}",
             "fitted_by": f"fleetsim calibrate from-bench, from {base.name}",
             "remarks": tuple(remarks),
         }

@@ -47,7 +47,7 @@ def origin_remarks(run: MeasuredRun, profile: Profile) -> list[str]:
             )
     if origin.engine_version is not None:
         ours = {
-            "host work": " ".join(record.engine_version for record in profile.host_work.values()),
+            "host work": " ".join(record.engine_version for record in profile.host_work),
             "step costs": f"{profile.provenance.source_version} {profile.provenance.kernel_tables}",
         }
         theirs = _VERSION.findall(origin.engine_version)[:1]

@@ -115,19 +115,16 @@ def from_bench(
 def _number_lines(values: dict[str, float]) -> list[str]:
     """The fitted numbers in words."""
     words = {
-        "host": ("host work", "times the base profile's", 1.0),
-        "host_base": ("host work of a step", "times the base profile's", 1.0),
-        "host_per_seq": ("host work of a sequence", "times the base profile's", 1.0),
-        "api": ("API server", "times the base profile's", 1.0),
-        "api_alpha": ("API server, of a request", "ms", 10.0),
-        "api_beta": ("API server, of a prompt token", "us", 2.0),
-        "decode": ("GPU time of decodes", "times the base profile's", 1.0),
-        "prefill": ("GPU time of prefills", "times the base profile's", 1.0),
+        "host": "host work",
+        "host_base": "host work of a step",
+        "host_per_seq": "host work of a sequence",
+        "api": "API server",
+        "api_request": "API server, of a request",
+        "api_token": "API server, of a prompt token",
+        "decode": "GPU time of decodes",
+        "prefill": "GPU time of prefills",
     }
-    return [
-        f"{words[name][0]}: {value * words[name][2]:.4g} {words[name][1]}"
-        for name, value in values.items()
-    ]
+    return [f"{words[name]}: {value:g} times the base profile's" for name, value in values.items()]
 
 
 @contextmanager

@@ -21,8 +21,8 @@ RATES = (2.0, 8.0, 16.0)
 
 HOST_BASE = 1.8
 HOST_PER_SEQ = 0.5
-ALPHA_S = 9e-3
-BETA_S = 5e-6
+API_REQUEST = 0.65
+API_TOKEN = 2.5
 
 
 def settings(mode: SchedulingMode = "sync") -> EngineSettings:
@@ -39,7 +39,7 @@ def true_profile(
 ) -> Profile:
     """The base profile with other overheads, and perhaps other GPU times."""
     base = load_profile(BASE)
-    own = base.host_work[mode].work
+    own = base.host_work_for(mode).work
     work: HostWork = replace(
         own,
         base_s=own.base_s * HOST_BASE,
@@ -47,11 +47,17 @@ def true_profile(
         per_seq_s=own.per_seq_s * HOST_PER_SEQ,
         residue_per_seq_s=own.residue_per_seq_s * HOST_PER_SEQ,
     )
-    record = base.host_work[mode].model_copy(update={"work": work})
-    api = {"alpha_s": ALPHA_S, "beta_s_per_prompt_token": BETA_S}
+    record = base.host_work_for(mode).model_copy(update={"work": work})
+    others = tuple(other for other in base.host_work if other.mode != mode)
+    own_api = base.api_server
+    api = {
+        "latency_s": own_api.latency_s * API_REQUEST,
+        "per_request_s": own_api.per_request_s * API_REQUEST,
+        "per_prompt_token_s": own_api.per_prompt_token_s * API_TOKEN,
+    }
     return base.model_copy(
         update={
-            "host_work": {**base.host_work, mode: record},
+            "host_work": (*others, record),
             "api_server": base.api_server.model_copy(update=api),
             "step_cost": scaled_steps(base.step_cost, decode, prefill),
         }

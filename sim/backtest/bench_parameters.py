@@ -175,7 +175,7 @@ def api_seed(profile: Profile, *, both: bool) -> ApiServer:
     """
     own = profile.api_server
     request, token = own.latency_s + own.per_request_s, own.per_prompt_token_s
-    update = {}
+    update: dict[str, float] = {}
     if not request and (both or not token):
         update |= {key: getattr(API_SERVER, key) for key in ("latency_s", "per_request_s")}
     if not token and (both or not request):

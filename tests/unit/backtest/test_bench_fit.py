@@ -90,6 +90,7 @@ def test_rates_with_like_batches_are_not_split(tmp_path: Path) -> None:
     assert "one batch size" in found.told[0]
 
 
+@pytest.mark.slow
 def test_gpu_times_are_fitted_only_where_overheads_do_not_do(tmp_path: Path) -> None:
     paths = made_by_us.write_rates(tmp_path, made_by_us.true_profile("async", decode=0.85), "async")
     found = fit(paths, "async")
@@ -149,6 +150,7 @@ def test_a_profile_without_overheads_gets_some(tmp_path: Path) -> None:
         assert abs(score.after.error("TTFT")) < 0.04
 
 
+@pytest.mark.slow
 def test_equal_input_gives_equal_files(tmp_path: Path) -> None:
     paths = made_by_us.write_rates(tmp_path, made_by_us.true_profile(), rates=(4.0, 12.0))
     assert fit(paths).profile.to_json() == fit(paths[::-1]).profile.to_json()

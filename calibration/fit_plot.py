@@ -28,14 +28,17 @@ def fit_figure(fit: StepFit) -> Figure:
     agreement.set_xlabel("measured step (ms)")
     agreement.set_ylabel("fitted step (ms)")
     agreement.legend()
-    boxes.boxplot([error[steps.region(name)] for name in shown], whis=(5, 95), showfliers=False)
+    boxes.boxplot(
+        [error[steps.region(name)] for name in shown], whis=(5, 95), flierprops={"markersize": 3}
+    )
     boxes.set_xticks(np.arange(1, len(shown) + 1), shown)
     boxes.set_ylabel("fitted less measured (%)")
     by_tokens.set_xlabel("tokens in the step")
     by_kv.set_xlabel("KV tokens of the decodes")
     for ax in (boxes, by_tokens, by_kv):
         ax.axhline(0.0, color="0.6", linewidth=1)
+    widest = 1.05 * max(1.0, float(np.abs(error).max()))  # no step is left out of the picture
     for ax in (by_tokens, by_kv):
         ax.set_ylabel("fitted less measured (%)")
-        ax.set_ylim(-60, 60)
+        ax.set_ylim(-widest, widest)
     return figure

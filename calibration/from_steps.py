@@ -26,7 +26,8 @@ from fleetsim.calibration.recipes import (
     SCHEDULER,
     START_UP,
 )
-from fleetsim.calibration.step_file import Header, read_step_files
+from fleetsim.calibration.recording import Header
+from fleetsim.calibration.step_file import read_step_files
 from fleetsim.calibration.step_table import Mask, StepTable
 from fleetsim.traces.errors import InputError
 
@@ -47,6 +48,9 @@ SLOWEST_BYTES_PER_S = {"gpu": 2e10, "cpu": 5e7}
 FASTEST_BYTES_PER_S = {"gpu": 2e13, "cpu": 2e12}
 """Of one device. A decode step reads all weights once, so its time bounds the memory's speed.
 An H200 has 4.8e12; a CPU with a small model may be busy with anything but reading."""
+
+LONGEST_GPU_STEP_S = 1.0
+"""A typical decode step of any model on a GPU is shorter; a small model's bytes do not tell."""
 
 _CONTAINED = "contained in the step cost: recorded steps last until their output is taken in"
 
@@ -194,7 +198,8 @@ def _check_seconds(where: str, header: Header, model: Model, steps: StepTable) -
     slowest = SLOWEST_BYTES_PER_S[kind]
     if model.weights_bytes < 2e9:
         slowest = SLOWEST_BYTES_PER_S["cpu"]  # of a small model, a step is launches, not reading
-    if not slowest <= bytes_per_s <= FASTEST_BYTES_PER_S[kind]:
+    too_long = kind == "gpu" and typical_s > LONGEST_GPU_STEP_S
+    if too_long or not slowest <= bytes_per_s <= FASTEST_BYTES_PER_S[kind]:
         raise InputError(
             f"{where}: a decode step takes {typical_s:.3g} s, in which {header.gpu} would read its "
             f"weights at {bytes_per_s / 1e9:,.3g} GB/s; scheduled_s and done_s must be in seconds"

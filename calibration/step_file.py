@@ -7,16 +7,15 @@ and ``decode_kv_tokens`` (computed tokens of the decodes together, before the st
 ``running`` and ``waiting`` (requests left behind the step).
 """
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from fleetsim.calibration.parameters import SchedulingMode
+from fleetsim.calibration.recording import Header, read_recording
 from fleetsim.calibration.step_table import Floats, StepTable
 from fleetsim.traces.errors import InputError
 
@@ -26,34 +25,6 @@ FILE_VARIABLE = "FLEETSIM_STEPS_FILE"
 
 _Count = Annotated[int, Field(ge=0)]
 _Time = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Header(BaseModel):
-    """What a step file's first line says of the engine; further keys are let through.
-
-    ``format_version`` is this file format's; the rest are vLLM's names.
-    """
-
-    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
-
-    format: str
-    format_version: int
-    vllm_version: str
-    model: str
-    gpu: str
-    dtype: str
-    quantization: str | None = None
-    kv_cache_dtype: str = "auto"
-    gpu_memory_bytes: int | None = None
-    tensor_parallel_size: Annotated[int, Field(ge=1)]
-    pipeline_parallel_size: Annotated[int, Field(ge=1)] = 1
-    speculative: bool = False
-    scheduling_mode: SchedulingMode
-    max_num_seqs: Annotated[int, Field(ge=1)]
-    max_num_batched_tokens: Annotated[int, Field(ge=1)]
-    max_model_len: Annotated[int, Field(ge=1)]
-    block_size: Annotated[int, Field(ge=1)]
-    num_gpu_blocks: int | None = None
 
 
 _MUST_AGREE = (
@@ -90,9 +61,14 @@ def read_step_files(paths: Sequence[Path]) -> tuple[Header, StepTable]:
 
     Raises:
         InputError: a file is no step file, is cut off, holds or is mixed with another engine's
-            steps, a number is missing or impossible, or time runs backwards.
+            steps or is given twice, a number is missing or impossible, or time runs backwards.
     """
     headers, tables = zip(*(_read(path) for path in paths), strict=True)
+    for number, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        for before, other in zip(paths[:number], tables, strict=False):
+            # a step kept from the fit would be seen by it
+            if len(table) == len(other) and np.array_equal(table.seconds, other.seconds):
+                raise InputError(f"{path}: is the same recording as {before}")
     for path, header in zip(paths[1:], headers[1:], strict=True):
         _check_same(paths[0], headers[0], path, header)
     names = StepTable.__dataclass_fields__
@@ -103,62 +79,10 @@ def read_step_files(paths: Sequence[Path]) -> tuple[Header, StepTable]:
 
 
 def _read(path: Path) -> tuple[Header, StepTable]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 text: {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    lines = text.splitlines()
-    if not lines:
-        raise InputError(f"{path}: is empty")
-    header = _header(path, _json(path, 1, lines[0]))
-    if not text.endswith("\n"):
-        raise InputError(
-            f"{path}: line {len(lines)} is cut off; remove it if the recording was broken off"
-        )
-    steps = []
-    for number, line in enumerate(lines[1:], 2):
-        value = _json(path, number, line)
-        if isinstance(value, dict) and "format" in value:
-            raise InputError(
-                f"{path}: line {number}: a second recording begins here; give one file for each"
-            )
-        try:
-            steps.append(_Step.model_validate(value, strict=False))
-        except ValidationError as error:
-            raise InputError(f"{path}: line {number}: {_fault(error)}") from error
+    header, steps = read_recording(path, "step", FORMAT, FORMAT_VERSION, _Step)
     if not steps:
         raise InputError(f"{path}: has no steps")
     return header, _table(path, steps)
-
-
-def _json(path: Path, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{path}: line {number}: is not JSON: {error}") from error
-
-
-def _header(path: Path, value: Any) -> Header:
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise InputError(
-            f"{path}: line 1: is not the header of a step file; see fleetsim calibrate record"
-        )
-    if value.get("format_version") != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: line 1: format_version is {value.get('format_version')!r}; this fleetsim "
-            f"reads {FORMAT_VERSION}"
-        )
-    try:
-        header = Header.model_validate(value)
-    except ValidationError as error:
-        raise InputError(f"{path}: line 1: {_fault(error)}") from error
-    if header.speculative:
-        raise InputError(f"{path}: was recorded with speculative decoding, which is not priced")
-    if header.pipeline_parallel_size > 1:
-        raise InputError(f"{path}: was recorded with pipeline parallelism, which is not priced")
-    return header
 
 
 def _check_same(first: Path, header: Header, path: Path, other: Header) -> None:
@@ -202,9 +126,3 @@ def _table(path: Path, steps: list[_Step]) -> StepTable:
         longest_context=column([s.longest_context for s in steps]),
         seconds=column(seconds),
     )
-
-
-def _fault(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the line"
-    return f"{key}: {first['msg']}"

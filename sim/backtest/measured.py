@@ -1,31 +1,39 @@
-"""A measured run: what was asked of one engine, when, and how long it took.
+"""Reads a measured run: what was asked of one engine, when, and how long it took.
 
-Two formats are recognised by content:
+Three formats are recognised by content:
 
 * per-request engine timestamps: a folder with ``requests.jsonl`` (request_id, input_toks,
   output_toks, arrival_time by the wall clock; queued_ts, scheduled_ts, first_token_ts,
   last_token_ts by the engine's monotonic clock) and perhaps ``meta.json`` with the engine's
   settings, or that ``requests.jsonl`` alone;
-* the JSON file of ``vllm bench serve --save-result --save-detailed``, measured at the client.
+* the stats file of ``fleetsim calibrate record``, or the step file beside it (``stats_run.py``);
+* the JSON file of ``vllm bench serve --save-result --save-detailed``, measured at the client
+  (``bench_json.py``).
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fleetsim.calibration import stats_file, step_file
+from fleetsim.calibration.recording import first_line
+from fleetsim.sim.backtest.bench_json import is_bench, read_bench
+from fleetsim.sim.backtest.measured_run import (
+    REQUESTS,
+    Floats,
+    Ints,
+    MeasuredRun,
+    Origin,
+    checked_run,
+)
+from fleetsim.sim.backtest.stats_run import read_stats_run
 from fleetsim.traces.errors import InputError
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+__all__ = ["REQUESTS", "Floats", "Ints", "MeasuredRun", "Origin", "read_run"]
 
-REQUESTS = "requests.jsonl"
 META = "meta.json"
-_BENCH_KEYS = ("start_times", "input_lens", "output_lens", "ttfts", "itls")
 _STAMPS = ("arrival_time", "queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
 _COUNTS = ("input_toks", "output_toks")
 _SETTINGS = (
@@ -41,53 +49,13 @@ _SETTINGS = (
     "gpu_memory_utilization",
     "scheduler_reserve_full_isl",
 )
-_LONGEST_RUN_S = 1e7
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredRun:
-    """One run, its requests in order of arrival.
-
-    Attributes:
-        path: the file or folder it was read from.
-        at_client: whether latencies were measured at an HTTP client, beyond the API server.
-        arrival_s: since the first arrival.
-        prompt_tokens, output_tokens: of each request.
-        ttft_s, e2e_s: from arrival to the first and to the last token.
-        queue_s: time that each request waited in the scheduler's queue, or None where unknown.
-        engine_ttft_s: from the first schedule to the first token, or None where unknown.
-        itl_s: gaps between tokens as the client saw them, of all requests, or None.
-        settings: the engine's settings as far as the run states them, by their vLLM names.
-        failed: requests in the file that failed and are left out.
-    """
-
-    path: Path
-    at_client: bool
-    arrival_s: Floats
-    prompt_tokens: Ints
-    output_tokens: Ints
-    ttft_s: Floats
-    e2e_s: Floats
-    queue_s: Floats | None
-    engine_ttft_s: Floats | None
-    itl_s: Floats | None
-    settings: Mapping[str, Any]
-    failed: int = 0
-
-    def __len__(self) -> int:
-        return len(self.arrival_s)
-
-    @property
-    def name(self) -> str:
-        """What tells it from other runs: its folder where the file has the usual name."""
-        return self.path.resolve().parent.name if self.path.name == REQUESTS else self.path.name
 
 
 def read_run(path: Path) -> MeasuredRun:
     """Reads a measured run.
 
     Raises:
-        InputError: nothing is there, the format is neither of the two, a field is missing or
+        InputError: nothing is there, the format is none of the three, a field is missing or
             impossible, or timestamps contradict each other.
     """
     if path.is_dir():
@@ -96,10 +64,27 @@ def read_run(path: Path) -> MeasuredRun:
             raise InputError(f"{path}: has no {REQUESTS}; give a run's folder or file")
         return _from_requests(requests, path / META)
     text = _text(path)
-    bench = _bench(text)
+    first = first_line(text)
+    written_by = first.get("format") if isinstance(first, dict) else None
+    if written_by == stats_file.FORMAT:
+        return read_stats_run(path)
+    if written_by == step_file.FORMAT:
+        return read_stats_run(_beside(path))
+    bench = _bench(path, text)
     if bench is not None:
-        return _from_bench(path, bench)
+        return read_bench(path, bench)
     return _from_requests(path, path.with_name(META))
+
+
+def _beside(steps: Path) -> Path:
+    """The stats file that was recorded together with a step file, which holds no requests."""
+    stats = stats_file.path_beside(steps)
+    if not stats.is_file():
+        raise InputError(
+            f"{steps}: holds steps, and no {stats.name} with the requests lies beside it; give the "
+            "file that FLEETSIM_STATS_FILE named, see fleetsim calibrate record"
+        )
+    return stats
 
 
 def _text(path: Path) -> str:
@@ -111,52 +96,19 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _bench(text: str) -> dict[str, Any] | None:
+def _bench(path: Path, text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-    except ValueError:
-        return None
-    is_bench = isinstance(value, dict) and ("ttfts" in value or "request_throughput" in value)
-    return value if is_bench else None
-
-
-def _from_bench(path: Path, bench: dict[str, Any]) -> MeasuredRun:
-    for key in _BENCH_KEYS:
-        if not isinstance(bench.get(key), list):
+    except ValueError as error:
+        if '"ttfts"' not in text and '"request_throughput"' not in text:
+            return None
+        results = sum(is_bench(first_line(line)) for line in text.splitlines())
+        if results > 1:
             raise InputError(
-                f"{path}: {key}: this list is missing; record with "
-                "vllm bench serve --save-result --save-detailed"
-            )
-    lists = [bench[key] for key in _BENCH_KEYS]
-    if len({len(values) for values in lists}) != 1:
-        raise InputError(f"{path}: {', '.join(_BENCH_KEYS)} differ in length; the file is damaged")
-    errors = bench.get("errors") or [""] * len(lists[0])
-    rows = [
-        (start, n_in, n_out, ttft, gaps)
-        for start, n_in, n_out, ttft, gaps, error in zip(*lists, errors, strict=True)
-        if not error and n_out
-    ]
-    if not rows:
-        raise InputError(f"{path}: no request succeeded")
-    try:
-        start_s, n_in, n_out, ttft_s = np.array([row[:4] for row in rows], dtype=np.float64).T
-        span_s = np.array([sum(row[4]) for row in rows], dtype=np.float64)
-        itl_s = np.array([gap for row in rows for gap in row[4]], dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: a length or time is not a number: {error}") from error
-    return _checked(
-        path,
-        at_client=True,
-        arrival_s=start_s - start_s.min(),
-        counts=(n_in, n_out),
-        ttft_s=ttft_s,
-        e2e_s=ttft_s + span_s,
-        queue_s=None,
-        engine_ttft_s=None,
-        itl_s=itl_s,
-        settings={},
-        failed=len(lists[0]) - len(rows),
-    )
+                f"{path}: holds {results} results (--append-result); give a file for each"
+            ) from error
+        raise InputError(f"{path}: is cut off or damaged: {error}") from error
+    return value if is_bench(value) else None
 
 
 def _from_requests(path: Path, meta: Path) -> MeasuredRun:
@@ -174,11 +126,12 @@ def _from_requests(path: Path, meta: Path) -> MeasuredRun:
     ):
         if (later < earlier).any():
             raise InputError(f"{path}: line {int((later < earlier).argmax()) + 1}: {names}")
+    stated = _meta(meta)
     # Two clocks. Of the requests, the one that reached the queue fastest gives their offset: it
     # took no time. So the others' way to the queue, which is waiting for the step in flight, is
     # part of their TTFT, as it is for those who sent them.
     offset = float((arrival - queued).max())
-    return _checked(
+    return checked_run(
         path,
         at_client=False,
         arrival_s=arrival - arrival.min(),
@@ -188,8 +141,9 @@ def _from_requests(path: Path, meta: Path) -> MeasuredRun:
         queue_s=scheduled - queued,
         engine_ttft_s=first - scheduled,
         itl_s=None,
-        settings=_meta_settings(meta),
+        settings=_settings(stated),
         failed=0,
+        origin=_origin(stated),
     )
 
 
@@ -212,39 +166,7 @@ def _row(path: Path, number: int, line: str) -> list[float]:
     return values
 
 
-def _checked(path: Path, *, counts: tuple[Floats, Floats], **columns: Any) -> MeasuredRun:
-    n_in, n_out = counts
-    for name, values in (("prompt tokens", n_in), ("output tokens", n_out)):
-        bad = ~np.isfinite(values) | (values < 1) | (values != np.floor(values))
-        if bad.any():
-            where = int(bad.argmax())
-            raise InputError(
-                f"{path}: request {where + 1}: {name} are {values[where]:g}; "
-                "give whole numbers of at least 1"
-            )
-    for name in ("arrival_s", "ttft_s", "e2e_s"):
-        values = columns[name]
-        bad = ~np.isfinite(values) | (values < 0) | (values > _LONGEST_RUN_S)
-        if bad.any():
-            where = int(bad.argmax())
-            raise InputError(
-                f"{path}: request {where + 1}: {name} is {values[where]:g}; times must be "
-                "finite seconds, not below 0 and not years long"
-            )
-    order = np.argsort(columns["arrival_s"], kind="stable")
-    for name in ("arrival_s", "ttft_s", "e2e_s", "queue_s", "engine_ttft_s"):
-        if columns[name] is not None:
-            columns[name] = columns[name][order]
-    return MeasuredRun(
-        path=path,
-        prompt_tokens=n_in[order].astype(np.int64),
-        output_tokens=n_out[order].astype(np.int64),
-        **columns,
-    )
-
-
-def _meta_settings(path: Path) -> dict[str, Any]:
-    """What ``meta.json`` says of the engine; of several places, the most resolved one."""
+def _meta(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
@@ -253,6 +175,20 @@ def _meta_settings(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not JSON: {error}") from error
     if not isinstance(meta, dict):
         raise InputError(f"{path}: is not a JSON object")
+    return meta
+
+
+def _origin(meta: dict[str, Any]) -> Origin:
+    engine, hardware = meta.get("engine_kwargs"), meta.get("hardware")
+    size = engine.get("tensor_parallel_size") if isinstance(engine, dict) else None
+    gpu = hardware.get("device_name") if isinstance(hardware, dict) else None
+    texts = (meta.get("model"), gpu, meta.get("vllm_version"))
+    model, gpu, version = (text if isinstance(text, str) else None for text in texts)
+    return Origin(model, gpu, version, size if isinstance(size, int) else None)
+
+
+def _settings(meta: dict[str, Any]) -> dict[str, Any]:
+    """What ``meta.json`` says of the engine; of several places, the most resolved one."""
     resolved = meta.get("resolved_config") or {}
     places = [
         meta.get("engine_kwargs"),

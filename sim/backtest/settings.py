@@ -6,6 +6,7 @@ from typing import Any
 
 from fleetsim.calibration.profile import Profile
 from fleetsim.sim.backtest.measured import MeasuredRun
+from fleetsim.sim.backtest.origin import origin_remarks
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.traces.errors import InputError
 
@@ -15,7 +16,7 @@ _FOR_BLOCKS = ("gpu_memory_utilization", "max_num_batched_tokens", "max_num_seqs
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """The engine, and the remarks that say which of its settings the run did not state."""
+    """The engine, and the remarks that a reader of the comparison must know."""
 
     engine: EngineSettings
     remarks: tuple[str, ...]
@@ -58,11 +59,12 @@ def replay_settings(
     """What the run states, with ``changes`` before it and the profile's defaults behind it.
 
     Raises:
-        InputError: settings that contradict each other, or a request that can never fit.
+        InputError: settings that contradict each other, a request that can never fit, or a run of
+            clearly another GPU or model than the profile.
     """
     stated = {**run.settings, **changes}
     defaults = profile.engine_defaults
-    remarks = []
+    remarks = [*run.remarks, *origin_remarks(run, profile)]
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if key not in stated:
             stated[key] = getattr(defaults, key)

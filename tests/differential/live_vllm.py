@@ -91,7 +91,9 @@ class LiveScheduler(RecordingMixin, Scheduler):  # type: ignore[misc]
 
 
 @contextmanager
-def engine(scheduler_cls: Any = LiveScheduler, **arguments: Any) -> Iterator[Any]:
+def engine(
+    scheduler_cls: Any = LiveScheduler, stat_loggers: Any = None, **arguments: Any
+) -> Iterator[Any]:
     """A live engine on the CPU, with vLLM's own arguments, and the scheduler to be watched.
 
     The KV block must be a multiple of 32 there.
@@ -107,7 +109,8 @@ def engine(scheduler_cls: Any = LiveScheduler, **arguments: Any) -> Iterator[Any
                 enforce_eager=True,
                 scheduler_cls=scheduler_cls,
                 **arguments,
-            )
+            ),
+            stat_loggers=stat_loggers,
         )
         try:
             yield live

@@ -22,7 +22,7 @@ RunOption = Annotated[
     typer.Option(
         "--run",
         metavar="PATH",
-        help="A folder with requests.jsonl and meta.json, or the JSON of vllm bench serve.",
+        help="A folder with requests.jsonl and meta.json, a recording, or vllm bench serve's JSON.",
     ),
 ]
 EngineOption = Annotated[

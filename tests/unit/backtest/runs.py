@@ -1,12 +1,14 @@
 """Measured runs that our own engine made, so that what should come out is known."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from fleetsim.calibration import HostWork, Profile, StepCostParameters, analytic_profile
 from fleetsim.sim.backtest import MeasuredRun, Replay, replay
+from fleetsim.sim.backtest.measured_run import Origin
 from fleetsim.sim.engine.settings import EngineSettings
 
 COST = StepCostParameters(
@@ -92,3 +94,8 @@ def write_bench(path: Path, asked: MeasuredRun, made: Replay) -> Path:
     }
     path.write_text(json.dumps(result))
     return path
+
+
+def with_origin(run: MeasuredRun, origin: Origin) -> MeasuredRun:
+    """The run, measured elsewhere."""
+    return replace(run, origin=origin)

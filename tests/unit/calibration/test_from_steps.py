@@ -89,9 +89,42 @@ def test_knots_are_only_where_steps_tell_them(tmp_path: Path) -> None:
         assert ((steps.tokens > low) & (steps.tokens <= high)).sum() >= 25
 
 
-def test_the_diagnostics_can_be_drawn(tmp_path: Path) -> None:
-    fit_figure(fitted(tmp_path, made_steps())).savefig(tmp_path / "fit.png")
+def test_the_diagnostics_show_every_unseen_step_by_region(tmp_path: Path) -> None:
+    steps = made_steps(noise=0.02)
+    for step in steps[76:100]:  # of the part that is kept from the fit: far off the others
+        step["decode_kv_tokens"] *= 40
+    found = fitted(tmp_path, steps)
+    figure = fit_figure(found)
+    unseen = found.steps.take(found.unseen)
+    error = (predicted_s(found.profile.step_cost, unseen) / unseen.seconds - 1.0) * 100.0
+    assert error.max() > 60.0
+    agreement, boxes, by_tokens, by_kv = figure.axes
+    assert [tick.get_text() for tick in boxes.get_xticklabels()] == ["decode", "prefill", "mixed"]
+    for ax in (boxes, by_tokens, by_kv):
+        low, high = ax.get_ylim()
+        assert low <= error.min()
+        assert error.max() <= high
+        assert "fitted less measured" in ax.get_ylabel()
+    drawn = [line for line in agreement.lines if line.get_marker() == "."]
+    assert sum(len(line.get_xdata()) for line in drawn) == len(unseen)
+    figure.savefig(tmp_path / "fit.png")
     assert (tmp_path / "fit.png").stat().st_size > 10_000
+
+
+def test_a_recording_given_twice_is_refused(tmp_path: Path) -> None:
+    path = write_steps(tmp_path / "steps.jsonl", made_steps(300))
+    again = write_steps(tmp_path / "again.jsonl", made_steps(300))
+    with pytest.raises(InputError, match="is the same recording as"):
+        read_step_files([path, again])
+
+
+def test_milliseconds_of_a_small_model_are_refused(tmp_path: Path) -> None:
+    steps = made_steps()
+    milliseconds(steps)
+    small = dict(HEADER["model_config"], hidden_size=1536, num_hidden_layers=16)
+    small |= {"num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 32000}
+    with pytest.raises(InputError, match="must be in seconds"):
+        fitted(tmp_path, steps, HEADER | {"model_config": small})
 
 
 def same_batch(steps: Steps) -> None:

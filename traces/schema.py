@@ -351,9 +351,9 @@ def _check(trace: Trace) -> None:
         parents = trace.parent
         right = (parents >= -1) & (parents < np.arange(count))
         require(bool(right.all()), "a parent must be an earlier row, or -1 for none")
-    if trace.think_s is not None:
+    require(trace.think_s is None or trace.parent is not None, "think_s needs a parent column")
+    if trace.think_s is not None and trace.parent is not None:
         waits = ~np.isnan(trace.think_s)
-        require(trace.parent is not None, "think_s needs a parent column")
         require(bool((trace.think_s[waits] >= 0).all()), "think_s must be at least 0, or NaN")
         require(bool((trace.parent[waits] >= 0).all()), "think_s needs a parent in its row")
         require(bool(np.isfinite(trace.think_s[waits]).all()), "think_s holds an infinity")

@@ -18,7 +18,7 @@ from fleetsim.sim.backtest.bench_parameters import (
     what_runs_tell,
 )
 from fleetsim.sim.backtest.bench_result import METRICS, STATISTICS, BenchFit, RunScore, worded
-from fleetsim.sim.backtest.bench_runs import BenchRuns, replay_bench
+from fleetsim.sim.backtest.bench_runs import BenchRuns, replay_as_sent
 from fleetsim.sim.backtest.measured import Floats, MeasuredRun
 from fleetsim.sim.backtest.replay import Replay, scheduling_mode
 from fleetsim.sim.backtest.scores import Comparison, compare
@@ -67,7 +67,7 @@ class _Search:
         if key not in self._known:
             candidate, rows = self.profile(x), []
             for run in self._runs:
-                simulated = replay_bench(run, candidate, self._settings)
+                simulated = replay_as_sent(run, candidate, self._settings)
                 self._progress()
                 rows += _misfits(run, simulated, self._by_prompt)
             self._known[key] = np.array(rows)
@@ -148,7 +148,7 @@ def fit_bench(
             installed.
     """
     split = what_runs_tell(runs.fitted)
-    before = {run.path: compare(run, replay_bench(run, base, settings)) for run in runs.all}
+    before = {run.path: compare(run, replay_as_sent(run, base, settings)) for run in runs.all}
     apart = exp(float(np.mean([log(1 + before[r.path].error("TPOT")) for r in runs.fitted])))
     mode = scheduling_mode(settings)
 
@@ -158,7 +158,8 @@ def fit_bench(
         x = search.solve()
         profile = search.profile(x)
         scores = {
-            str(run.path): compare(run, replay_bench(run, profile, settings)) for run in runs.fitted
+            str(run.path): compare(run, replay_as_sent(run, profile, settings))
+            for run in runs.fitted
         }
         return search, x, scores
 
@@ -191,7 +192,7 @@ def fit_bench(
             run,
             run is runs.held_out,
             before[run.path],
-            compare(run, replay_bench(run, profile, settings)),
+            compare(run, replay_as_sent(run, profile, settings)),
         )
         for run in runs.all
     )

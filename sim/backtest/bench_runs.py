@@ -120,7 +120,7 @@ def _rank(run: MeasuredRun) -> tuple[float, float, str]:
     return rate(run), in_flight(run), str(run.path)
 
 
-def replay_bench(
+def replay_as_sent(
     run: MeasuredRun, profile: Profile, settings: EngineSettings, host: HostWork | None = None
 ) -> Replay:
     """Replays a run as its client drove it.

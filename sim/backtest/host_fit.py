@@ -11,8 +11,9 @@ from fleetsim.calibration.fit import rounded
 from fleetsim.calibration.overheads import HostWorkRecord
 from fleetsim.calibration.parameters import HostWork, SchedulingMode
 from fleetsim.calibration.profile import Profile
+from fleetsim.sim.backtest.bench_runs import replay_as_sent
 from fleetsim.sim.backtest.measured import MeasuredRun
-from fleetsim.sim.backtest.replay import replay, scheduling_mode
+from fleetsim.sim.backtest.replay import scheduling_mode
 from fleetsim.sim.backtest.scores import compare
 from fleetsim.sim.engine.settings import EngineSettings
 from fleetsim.traces.errors import InputError
@@ -64,7 +65,7 @@ def fit_host(run: MeasuredRun, profile: Profile, settings: EngineSettings) -> Ho
 
     def tpot_error(factor: float) -> float:
         scaled = _scaled(work, factor)
-        return compare(run, replay(run, profile, settings, scaled)).error("TPOT")
+        return compare(run, replay_as_sent(run, profile, settings, scaled)).error("TPOT")
 
     low, high = 0.0, _LARGEST_FACTOR
     if tpot_error(high) < 0:

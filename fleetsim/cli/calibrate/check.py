@@ -179,11 +179,11 @@ def _check_run(
     measured, loaded, settings = _load(profile, run, engine)
 
     from fleetsim.cli.folder import result_folder
-    from fleetsim.sim.backtest import compare, replay
+    from fleetsim.sim.backtest import compare, replay_as_sent
     from fleetsim.sim.backtest.report import comparison_json, comparison_table
 
     folder = result_folder(out, "", 0) if out is not None else None
-    simulated = replay(measured, loaded, settings.engine)
+    simulated = replay_as_sent(measured, loaded, settings.engine)
     comparison = compare(measured, simulated)
     report = {
         "profile": loaded.name,

@@ -37,7 +37,7 @@ def write_profile(path: Path, slower: float = 1.0) -> Path:
         COST, **{f.name: scaled(getattr(COST, f.name)) for f in fields(COST) if f.name[-2:] == "_s"}
     )
     host = HostWork(residue_s=1e-3 * slower, residue_per_seq_s=2e-5 * slower, fitted_seqs=64)
-    profile = analytic_profile(cost, host=host, max_context_tokens=8192, api_alpha_s=0.005)
+    profile = analytic_profile(cost, host=host, max_context_tokens=8192, api_latency_s=0.005)
     path.write_text(profile.to_json(), encoding="utf-8")
     return path
 

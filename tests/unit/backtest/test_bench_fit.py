@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from unit.backtest import bench_results as made_by_us
 
-from fleetsim.calibration import HostWork, load_profile
+from fleetsim.calibration import HostWork, Profile
 from fleetsim.calibration.parameters import SchedulingMode
 from fleetsim.sim.backtest import read_run
 from fleetsim.sim.backtest.bench_fit import BenchFit, fit_bench
 from fleetsim.sim.backtest.bench_parameters import scaled_steps
-from fleetsim.sim.backtest.bench_runs import in_flight, read_bench_runs, replay_bench
+from fleetsim.sim.backtest.bench_runs import in_flight, read_bench_runs, replay_as_sent
 from fleetsim.sim.engine.step_cost import StepCost
 from fleetsim.traces.errors import InputError
 
@@ -24,11 +24,11 @@ Result = dict[str, Any]
 def fit(
     paths: list[Path],
     mode: SchedulingMode = "sync",
-    base: str = made_by_us.BASE,
+    base: Profile | None = None,
     fit_steps: bool | None = None,
 ) -> BenchFit:
     runs = read_bench_runs(paths)
-    return fit_bench(runs, load_profile(base), made_by_us.settings(mode), fit_steps)
+    return fit_bench(runs, base or made_by_us.base(), made_by_us.settings(mode), fit_steps)
 
 
 @pytest.mark.parametrize(("mode", "noise"), [("sync", 0.0), ("async", 0.0), ("sync", 0.1)])
@@ -51,7 +51,7 @@ def test_known_overheads_come_back(tmp_path: Path, mode: SchedulingMode, noise: 
     width = 0.75 if noise else 0.5
     assert found.values["api_token"] == pytest.approx(made_by_us.API_TOKEN, abs=width)
     assert found.told == ()
-    assert found.profile.step_cost == load_profile(made_by_us.BASE).step_cost
+    assert found.profile.step_cost == made_by_us.base().step_cost
     for score in found.scores:
         assert abs(score.after.error("TPOT")) < 0.025
         assert abs(score.after.error("TTFT")) < 0.025
@@ -77,7 +77,7 @@ def test_one_rate_tells_one_number_of_each(tmp_path: Path) -> None:
     assert set(found.values) == {"host", "api"}
     assert "one batch size: host work is one number" in found.told[0]
     assert "API server's time is one number" in found.told[1]
-    base = load_profile(made_by_us.BASE).host_work_for("sync").work
+    base = made_by_us.base().host_work_for("sync").work
     work = found.profile.host_work_for("sync").work
     assert work.base_s / work.per_seq_s == pytest.approx(base.base_s / base.per_seq_s, rel=1e-3)
     assert abs(found.scores[0].after.error("TPOT")) < 0.01
@@ -97,7 +97,7 @@ def test_gpu_times_are_fitted_only_where_overheads_do_not_do(tmp_path: Path) -> 
     assert found.values["decode"] == pytest.approx(0.85, abs=0.05)
     assert "GPU time of decodes was fitted too" in " ".join(found.told)
     assert found.profile.fit_error is None
-    base = load_profile(made_by_us.BASE)
+    base = made_by_us.base()
     scaled = base.step_cost.per_decode_kv_token_s * found.values["decode"]
     assert found.profile.step_cost.per_decode_kv_token_s == pytest.approx(scaled, rel=1e-3)
     assert found.profile.step_cost.per_prefill_square_s == base.step_cost.per_prefill_square_s
@@ -108,7 +108,7 @@ def test_gpu_times_are_fitted_only_where_overheads_do_not_do(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("decode", "prefill"), [(0.5, 1.0), (1.0, 2.0), (0.8, 1.5)])
 def test_factors_on_gpu_times_reach_the_steps_that_they_name(decode: float, prefill: float) -> None:
-    own = load_profile(made_by_us.BASE).step_cost
+    own = made_by_us.base().step_cost
     steps = scaled_steps(own, decode, prefill)
     host = HostWork()
     before, after = StepCost(own, host, "sync"), StepCost(steps, host, "sync")
@@ -132,12 +132,12 @@ def test_another_gpu_or_model_is_refused(tmp_path: Path) -> None:
         fit(paths, fit_steps=False)
     paths = made_by_us.write_rates(tmp_path / "own", made_by_us.true_profile())
     with pytest.raises(InputError, match="another GPU, model or precision"):
-        fit(paths, base="llama-3.1-70b-bf16-tp4-h100")
+        fit(paths, base=load_profile("llama-3.1-70b-bf16-tp4-h100"))
 
 
 def test_a_profile_without_overheads_gets_some(tmp_path: Path) -> None:
     paths = made_by_us.write_rates(tmp_path, made_by_us.true_profile())
-    base = load_profile(made_by_us.BASE)
+    base = made_by_us.base()
     none = HostWork(fitted_seqs=128)
     records = tuple(r.model_copy(update={"work": none}) for r in base.host_work)
     api = base.api_server.model_copy(
@@ -162,7 +162,7 @@ def test_a_closed_loop_is_replayed_as_one(tmp_path: Path) -> None:
         "request_rate": "inf",
     }
     run = read_run(made_by_us.write(tmp_path / "c4.json", result))
-    simulated = replay_bench(run, made_by_us.true_profile(), made_by_us.settings())
+    simulated = replay_as_sent(run, made_by_us.true_profile(), made_by_us.settings())
     end_s = simulated.sent_s + simulated.e2e_s
     most = max(
         int(((simulated.sent_s <= s) & (end_s > s)).sum()) for s in simulated.sent_s.tolist()

@@ -167,7 +167,7 @@ def test_sync_scheduling_adds_what_async_hides():
     profile = PROFILES["llama-3.1-8b-bf16-tp1-h100"]
     hidden, added = (StepCost.from_profile(profile, mode) for mode in ("async", "sync"))
     gap_s = added.decode_step_s(64, 64_000) - hidden.decode_step_s(64, 64_000)
-    assert gap_s == pytest.approx(1.26e-3 + 64 * 32e-6)
+    assert gap_s == pytest.approx(1.20e-3 + 64 * 55e-6 - (0.01e-3 + 64 * 28.5e-6))
     with pytest.raises(ValueError, match="use async or sync"):
         StepCost.from_profile(profile, "eager")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from unit.backtest import bench_results as made_by_us
 
-from fleetsim.calibration import HostWork, Profile
+from fleetsim.calibration import HostWork, Profile, load_profile
 from fleetsim.calibration.parameters import SchedulingMode
 from fleetsim.sim.backtest import read_run
 from fleetsim.sim.backtest.bench_fit import BenchFit, fit_bench

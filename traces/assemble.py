@@ -21,7 +21,8 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
     Rows without prompt or output tokens are dropped, by name: ``zero_prompt`` (nothing was asked)
     and ``zero_output`` (the request failed where it was recorded). A turn that waits for one of
     these would never come, so it is dropped too: ``parent_dropped``. The rest is sorted by arrival,
-    stably, and rebased so that the first request arrives at 0.
+    stably, and rebased so that the first request arrives at 0. What warnings say of arrivals is
+    about requests that come at their own time, not about turns of a closed loop.
 
     Raises:
         InputError: no row left, block ids that are no prefix chains, a parent that comes later.
@@ -32,17 +33,20 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
     no_output = (rows.output_tokens == 0) & ~no_prompt
     _refuse_later_parents(rows, content)
     left_out = no_prompt | no_output
+    reasons = {"zero_prompt": no_prompt, "zero_output": no_output}
+    for name, mask in rows.excluded.items():
+        reasons[name] = mask & ~left_out
+        left_out = left_out | mask
     forlorn = _forlorn(rows, left_out)
-    reasons = {"zero_prompt": no_prompt, "zero_output": no_output, "parent_dropped": forlorn}
+    reasons["parent_dropped"] = forlorn
     dropped = {name: int(mask.sum()) for name, mask in reasons.items() if mask.any()}
     kept = np.flatnonzero(~(left_out | forlorn))
     if len(kept) == 0:
         raise content.error(f"no row left of {len(rows)}: dropped {dropped}; give served requests")
-    stamps = rows.stamps[kept]
-    order = kept[np.argsort(stamps, kind="stable")]
+    order = kept[np.argsort(rows.stamps[kept], kind="stable")]
 
     warnings = [*rows.warnings]
-    unsorted = int((np.diff(stamps) < 0).sum())
+    unsorted = int((np.diff(rows.stamps[_come_by_themselves(rows, kept)]) < 0).sum())
     if unsorted:
         warnings.append(f"{unsorted} rows arrived before the row above them; sorted by arrival")
     if dropped:
@@ -50,7 +54,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         warnings.append(f"{sum(dropped.values())} of {len(rows)} rows dropped: {listed}")
     stamps = rows.stamps[order]
     resolution_s = _tick_s(stamps, rows.ticks_per_s)
-    grid = _grid_s(stamps, rows.ticks_per_s)
+    grid = _grid_s(rows.stamps[_come_by_themselves(rows, order)], rows.ticks_per_s)
     if grid is not None:
         resolution_s, share = grid
         warnings.append(
@@ -139,6 +143,10 @@ def _forlorn(rows: Rows, left_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool
             return forlorn
         forlorn[found] = gone[found] = True
         waits = waits[~gone[waits]]
+
+
+def _come_by_themselves(rows: Rows, picked: IntArray) -> IntArray:
+    return picked if rows.think_s is None else picked[np.isnan(rows.think_s[picked])]
 
 
 def _pick_parents(rows: Rows, order: IntArray) -> tuple[IntArray | None, FloatArray | None]:

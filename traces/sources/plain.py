@@ -289,4 +289,5 @@ PLAIN = TraceFormat(
     required=REQUIRED,
     optional=OPTIONAL,
     read=_read,
+    checks_columns=True,
 )

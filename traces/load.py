@@ -16,7 +16,7 @@ from fleetsim.traces.parquet import decode_metadata
 from fleetsim.traces.schema import Trace, TraceMetadata
 from fleetsim.traces.sources.content import Content, open_content
 from fleetsim.traces.sources.csv_rows import read_header
-from fleetsim.traces.sources.formats import FORMATS
+from fleetsim.traces.sources.formats import FORMATS as FORMATS
 from fleetsim.traces.sources.jsonl_rows import read_head, scan_object
 from fleetsim.traces.sources.known import KNOWN_FILES
 from fleetsim.traces.sources.plain import PLAIN
@@ -110,11 +110,11 @@ def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
         described = " and ".join(f"{form.name}, {form.about}" for form in fitting)
         raise content.error(f"its columns {shown} fit {described}; say which with format=")
     known = ", ".join(FORMATS)
-    near = [form for form in FORMATS.values() if set(form.required) & set(layout.columns)]
-    nearest = max(near, key=lambda form: _overlap(form, layout), default=None)
-    hint = "" if nearest is None else f"; the nearest is {nearest.describe()}"
+    # plain comes first where none is near: it is what to convert to
+    nearest = max((PLAIN, *FORMATS.values()), key=lambda form: _overlap(form, layout))
     raise content.error(
-        f"unknown layout: {layout.kind} with columns {shown}; known formats are {known}{hint}"
+        f"unknown layout: {layout.kind} with columns {shown}; known formats are {known}; the "
+        f"nearest is {nearest.describe()}"
     )
 
 

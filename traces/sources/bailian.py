@@ -19,8 +19,9 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
+import numpy.typing as npt
 
-from fleetsim.traces.schema import Categorical, IntArray
+from fleetsim.traces.schema import Categorical, FloatArray, IntArray
 from fleetsim.traces.sources.chain_ids import ChainColumn, check_count
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.jsonl_rows import read_objects
@@ -96,15 +97,15 @@ def _read(content: Content, layout: Layout) -> Rows:
     )
 
 
-def _come_later(parent: IntArray, stamps: np.ndarray) -> np.ndarray:
+def _come_later(parent: IntArray, stamps: IntArray | FloatArray) -> npt.NDArray[np.bool_]:
     """Find rows whose parent does not come before them; by the row where the times are equal."""
     rows = np.arange(len(parent))
     before, after = stamps[parent], stamps
     wrong = (before > after) | ((before == after) & (parent >= rows))
-    return (parent >= 0) & wrong
+    return np.asarray((parent >= 0) & wrong)
 
 
-def _topmost(parent: IntArray, stamps: np.ndarray) -> IntArray:
+def _topmost(parent: IntArray, stamps: IntArray | FloatArray) -> IntArray:
     """Follow the parents of each row to the first one, in the order of arrival."""
     top = np.arange(len(parent))
     for row in np.lexsort((top, stamps)):

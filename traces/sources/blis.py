@@ -15,8 +15,10 @@ Format: sim/workload/tracev2.go and replay.go of https://github.com/inference-si
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from fleetsim.traces.schema import Categorical, IntArray
 from fleetsim.traces.sources.component_blocks import ComponentBlocks
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.csv_rows import read_batches
@@ -70,7 +72,7 @@ def _read(content: Content, layout: Layout) -> Rows:
     lines = np.concatenate([np.zeros(0, np.int64), *(table.line_numbers for table in batches)])
     table = Table(content.path, columns, lines, is_text=True)
 
-    def whole(name: str, high: int = 2**31 - 1) -> np.ndarray:
+    def whole(name: str, high: int = 2**31 - 1) -> IntArray:
         absent = name not in columns
         zeros = np.zeros(len(lines), np.int64)
         return zeros if absent else table.integers(name, low=0, high=high, null=0)
@@ -92,7 +94,7 @@ def _read(content: Content, layout: Layout) -> Rows:
         row = int(np.argmax(status.codes < 0))
         raise table.error(row, "status is empty; must be ok, error or timeout")
 
-    def labels(name: str) -> object:
+    def labels(name: str) -> Categorical | None:
         if name not in columns:
             return None
         column = table.labels(name)
@@ -110,21 +112,21 @@ def _read(content: Content, layout: Layout) -> Rows:
         if "vllm_priority" in columns
         else None,
         turn=whole("round_index") if session is not None else None,
-        session=session,  # type: ignore[arg-type]
-        tenant=labels("tenant_id"),  # type: ignore[arg-type]
-        slo_class=labels("slo_class"),  # type: ignore[arg-type]
-        model=labels("model"),  # type: ignore[arg-type]
-        adapter=labels("adapter"),  # type: ignore[arg-type]
+        session=session,
+        tenant=labels("tenant_id"),
+        slo_class=labels("slo_class"),
+        model=labels("model"),
+        adapter=labels("adapter"),
         excluded=excluded,
     )
 
 
 def _chains(
     content: Content,
-    groups: np.ndarray | None,
-    shared: np.ndarray,
-    prompts: np.ndarray,
-    lines: np.ndarray,
+    groups: npt.NDArray[np.int32] | None,
+    shared: IntArray,
+    prompts: IntArray,
+    lines: IntArray,
 ) -> Chains | None:
     if groups is None or not shared.any():
         return None
@@ -137,7 +139,8 @@ def _chains(
                 f"prefix_length is {length}; must be {lengths[int(group)]} as in other rows of "
                 "its prefix_group"
             )
-        blocks.add(record, int(prompt), [int(group)] if length else [], [int(length)][: length > 0])
+        prefix = [(int(group), int(length))] if length else []
+        blocks.add(record, int(prompt), prefix)
     return blocks.chains()
 
 

@@ -44,7 +44,8 @@ def chain_ids(lengths: IntArray, ids: Ids, roots: IntArray | None = None) -> Ids
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(mix(ids) + position * _GOLDEN))])
     along = total[1:] - total[begins]
     if roots is not None:
-        along += mix(mix(np.repeat(roots, lengths).astype(np.uint64)))
+        # the root is mixed as if it stood before the first id, lest it be taken for an id
+        along += mix(mix(np.repeat(roots, lengths).astype(np.uint64)) - _GOLDEN)
     return mix(along)
 
 

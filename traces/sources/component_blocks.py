@@ -25,21 +25,19 @@ class ComponentBlocks:
         self._components = array("q")
         self._tokens = array("q")
 
-    def add(
-        self, record: Record, prompt_tokens: int, components: list[int], tokens: list[int]
-    ) -> None:
-        """Append a prompt.
+    def add(self, record: Record, prompt_tokens: int, components: list[tuple[int, int]]) -> None:
+        """Append a prompt that begins with components, given as (id, tokens).
 
         Raises:
             InputError: components that are longer than the prompt, together.
         """
-        total = sum(tokens)
+        total = sum(tokens for _, tokens in components)
         if total > prompt_tokens:
             raise record.error(f"components of {total} tokens in a prompt of {prompt_tokens}")
         self._prompts.append(prompt_tokens)
         self._counts.append(len(components))
-        self._components.extend(components)
-        self._tokens.extend(tokens)
+        self._components.extend(component for component, _ in components)
+        self._tokens.extend(tokens for _, tokens in components)
 
     def chains(self) -> Chains | None:
         """Cut all prompts into full blocks; None where none has a component."""

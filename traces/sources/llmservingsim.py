@@ -18,7 +18,7 @@ from array import array
 import numpy as np
 
 from fleetsim.traces.schema import Categorical
-from fleetsim.traces.sources.chain_ids import chain_ids
+from fleetsim.traces.sources.chain_ids import Ids, chain_ids
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.jsonl_rows import read_objects
 from fleetsim.traces.sources.record import Record
@@ -42,7 +42,7 @@ class _Rows:
         self.think_s: list[float] = []
         self.sessions: list[str | None] = []
         self.counts = array("q")
-        self.ids: list[np.ndarray] = []
+        self.ids: list[Ids] = []
 
     def add(self, record: Record, stamp_ns: int) -> None:
         """Append a request that waits for none."""
@@ -124,7 +124,7 @@ def _check_tokens(record: Record, key: str, count_key: str) -> list[int]:
     return tokens
 
 
-def _blocks(record: Record, prompt: int) -> np.ndarray:
+def _blocks(record: Record, prompt: int) -> Ids:
     """Give the chain ids of the full blocks of a prompt; none where its tokens are unknown."""
     if not record.has("input_tok_ids"):
         return np.zeros(0, np.uint64)

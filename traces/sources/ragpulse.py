@@ -58,7 +58,7 @@ def _read(content: Content, layout: Layout) -> Rows:
         sessions.append(record.text("session_id"))
         components = _components(record)
         if lengths is not None:
-            blocks.add(record, prompts[-1], components, _tokens(record, components, lengths))
+            blocks.add(record, prompts[-1], _with_tokens(record, components, lengths))
         lines.append(line)
     warning = (
         "no prefixes: the lengths of components are in 1_sys_prompt.jsonl to 5_web_search.jsonl, "
@@ -94,9 +94,11 @@ def _components(record: Record) -> list[int]:
     return [component for name in _SIDES for component in inner.ids(name)]
 
 
-def _tokens(record: Record, components: list[int], lengths: dict[int, int]) -> list[int]:
+def _with_tokens(
+    record: Record, components: list[int], lengths: dict[int, int]
+) -> list[tuple[int, int]]:
     try:
-        return [lengths[component] for component in components]
+        return [(component, lengths[component]) for component in components]
     except KeyError as error:
         raise record.error(f"component {error} is in none of the files of lengths") from None
 

@@ -9,8 +9,9 @@ A session has no arrival time of its own: all of a file start at 0, which a warn
 
 An item of type ``subagent`` holds requests of its own; its ``t`` is its end, ``duration_ms`` before
 that it started, and the ``t`` of its requests count from there. Its first request waits for the
-answer before the item, the others for each other, and the next request of the session for the
-answer that came last. Requests inside have the kind ``subagent``, others ``agent``.
+session's answer before it (or for a subagent that had ended by then), the others for each other,
+and the next request of the session for the answer that came last of all. Requests inside have the
+kind ``subagent``, others ``agent``.
 
 A request without output (it failed) is dropped as ``zero_output``; the next one waits for the
 answer before it, so nothing else is lost.
@@ -85,16 +86,22 @@ def _read(content: Content, layout: Layout) -> Rows:
 def _add_session(rows: _Rows, session: Record, name: str, root: int, block_tokens: int) -> None:
     begin = len(rows.lines)
     last, direct = -1, True  # the answer waited for; whether it is of the request just before
+    group: list[int] = []  # last answers of the subagents since then
     for number, item in enumerate(session.objects("requests")):
         record = Record(session.content, session.line, item, f"requests[{number}]: ")
         if item.get("type") != "subagent":
+            if group:
+                last, direct = _latest(rows, [last, *group]), False
+                group = []
             last = _add(rows, record, name, root, block_tokens, 0.0, last, direct, "agent", begin)
             direct = last == len(rows.lines) - 1
             continue
         rows.subagents += 1
         end_s, duration_s = record.number("t", "seconds"), record.number("duration_ms", "ms") / 1000
         start_s = max(end_s - duration_s, 0.0)
-        inner, close = last, False
+        # subagents run beside each other, unless one starts after another one's end
+        done = [row for row in group if rows.ends[row] <= start_s]
+        inner, close = _latest(rows, [last, *done]), False
         for place, nested in enumerate(record.objects("requests")):
             where = f"requests[{number}].requests[{place}]: "
             record = Record(session.content, session.line, nested, where)
@@ -102,8 +109,13 @@ def _add_session(rows: _Rows, session: Record, name: str, root: int, block_token
                 rows, record, name, root, block_tokens, start_s, inner, close, "subagent", begin
             )
             close = inner == len(rows.lines) - 1
-        if inner >= 0 and (last < 0 or rows.ends[inner] >= rows.ends[last]):
-            last, direct = inner, False
+        if inner >= 0:
+            group.append(inner)
+
+
+def _latest(rows: _Rows, answers: list[int]) -> int:
+    """Pick the answer that came last; -1, none, comes before any."""
+    return max(answers, key=lambda row: rows.ends[row] if row >= 0 else -1.0)
 
 
 def _add(
@@ -121,14 +133,15 @@ def _add(
     """Append a request; give the row that the next one waits for."""
     stamp_s = start_s + record.number("t", "seconds")
     prompt, output = record.whole("in"), record.whole("out")
+    served = prompt > 0 and output > 0
     think_s = np.nan
     if parent >= 0:
         if direct and record.has("think_time"):
             think_s = record.number("think_time", "seconds")
         else:
             think_s = stamp_s - rows.ends[parent]
-            rows.with_server_time += rows.ends[parent] == rows.stamps[parent]
-            rows.overlaps += think_s < 0
+            rows.with_server_time += served and rows.ends[parent] == rows.stamps[parent]
+            rows.overlaps += served and think_s < 0
             think_s = max(think_s, 0.0)
         stamp_s = max(stamp_s, rows.stamps[parent])
     api_s = record.number("api_time", "seconds") if record.has("api_time") else 0.0
@@ -146,7 +159,7 @@ def _add(
     rows.sessions.append(session)
     rows.models.append(record.text("model"))
     rows.kinds.append(kind)
-    return len(rows.lines) - 1 if output and prompt else parent
+    return len(rows.lines) - 1 if served else parent
 
 
 def _finish(rows: _Rows, sessions: int, block_tokens: int) -> Rows:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -12,20 +14,22 @@ from fleetsim.traces.assemble import assemble
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.parquet import decode_metadata
 from fleetsim.traces.schema import Trace, TraceMetadata
-from fleetsim.traces.sources.azure import AZURE
 from fleetsim.traces.sources.content import Content, open_content
 from fleetsim.traces.sources.csv_rows import read_header
-from fleetsim.traces.sources.jsonl_rows import read_first
+from fleetsim.traces.sources.formats import FORMATS as FORMATS
+from fleetsim.traces.sources.jsonl_rows import read_head, scan_object
 from fleetsim.traces.sources.known import KNOWN_FILES
-from fleetsim.traces.sources.mooncake import MOONCAKE
 from fleetsim.traces.sources.plain import PLAIN
 from fleetsim.traces.sources.registry import Layout, TraceFormat
-
-FORMATS: dict[str, TraceFormat] = {form.name: form for form in (AZURE, MOONCAKE, PLAIN)}
-"""The formats that :func:`load_trace` reads, by name."""
+from fleetsim.traces.sources.rows import Rows
 
 
-def load_trace(path: str | os.PathLike[str], *, format: str | None = None) -> Trace:
+def load_trace(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    arrivals_s: npt.ArrayLike | None = None,
+) -> Trace:
     """Read a trace.
 
     Every row is kept, or dropped under a name in ``metadata.rows_dropped``; lengths are never
@@ -34,6 +38,8 @@ def load_trace(path: str | os.PathLike[str], *, format: str | None = None) -> Tr
     Args:
         path: of the file.
         format: a name of :data:`FORMATS`; None recognises it by the columns.
+        arrivals_s: seconds at which the rows of the file arrive, for a file that does not say;
+            one per row, in its order.
 
     Raises:
         InputError: one line that names the file, the row or column, what is wrong with it and
@@ -42,7 +48,8 @@ def load_trace(path: str | os.PathLike[str], *, format: str | None = None) -> Tr
     with open_content(path) as content:
         layout = _layout(content)
         chosen = _choose(content, layout, format)
-        trace = assemble(chosen.read(content, layout), content, chosen.name)
+        rows = _with_arrivals(content, chosen.read(content, layout), arrivals_s)
+        trace = assemble(rows, content, chosen.name)
         stored = None
         if layout.table is not None:
             stored = decode_metadata(content.path, layout.table.schema.metadata)
@@ -68,7 +75,15 @@ def _layout(content: Content) -> Layout:
         return Layout("Parquet", tuple(table.column_names), table=table)
     text = content.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith((b"{", b"[")):
-        return Layout("JSONL", tuple(read_first(content)))
+        try:
+            rows = read_head(content)
+        except InputError:
+            first = scan_object(text.decode(errors="ignore"))
+            layout = Layout("JSON", tuple(first), rows=(first,))
+            if not any(form.has_columns(layout) for form in FORMATS.values()):
+                raise
+            return layout
+        return Layout("JSONL", tuple(rows[0]), rows=rows)
     header = read_header(content)
     return Layout("CSV", header.columns, header=header)
 
@@ -80,20 +95,31 @@ def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
         _refuse_misfit(content, layout, FORMATS[name])
         return FORMATS[name]
     found = [
-        form
-        for form in FORMATS.values()
-        if layout.kind in form.kinds and set(form.required) <= set(layout.columns)
+        form for form in FORMATS.values() if form.has_columns(layout) and form.recognise(layout)
     ]
-    if len(found) == 1:
-        _refuse_misfit(content, layout, found[0])
-        return found[0]
+    # a format with a place for every column goes before one that would refuse some
+    fitting = [form for form in found if not form.unknown_columns(layout)] or found
+    names = {form.name for form in fitting}
+    fitting = [form for form in fitting if not names & set(form.within)]
+    if len(fitting) == 1:
+        _refuse_misfit(content, layout, fitting[0])
+        return fitting[0]
     shown = ",".join(layout.columns)
     shown = shown if len(shown) <= 200 else shown[:200] + "..."
-    known = "; ".join(form.describe() for form in FORMATS.values())
-    if found:
-        names = " and ".join(form.name for form in found)
-        raise content.error(f"its columns {shown} fit {names}; must fit one of {known}")
-    raise content.error(f"unknown layout: {layout.kind} with columns {shown}; known are {known}")
+    if fitting:
+        described = " and ".join(f"{form.name}, {form.about}" for form in fitting)
+        raise content.error(f"its columns {shown} fit {described}; say which with format=")
+    known = ", ".join(FORMATS)
+    # plain comes first where none is near: it is what to convert to
+    nearest = max((PLAIN, *FORMATS.values()), key=lambda form: _overlap(form, layout))
+    raise content.error(
+        f"unknown layout: {layout.kind} with columns {shown}; known formats are {known}; the "
+        f"nearest is {nearest.describe()}"
+    )
+
+
+def _overlap(form: TraceFormat, layout: Layout) -> float:
+    return len(set(form.required) & set(layout.columns)) / len(form.required)
 
 
 def _refuse_misfit(content: Content, layout: Layout, form: TraceFormat) -> None:
@@ -103,11 +129,30 @@ def _refuse_misfit(content: Content, layout: Layout, form: TraceFormat) -> None:
     if missing:
         shown = ",".join(layout.columns)
         raise content.error(f"lacks column {missing[0]!r} (has {shown}); must be {form.describe()}")
-    if form is PLAIN:
-        return  # names the nearest right column itself
-    extra = [name for name in layout.columns if name not in (*form.required, *form.optional)]
-    if extra:
+    extra = form.unknown_columns(layout)
+    if extra and not form.checks_columns:
         raise content.error(f"unknown column {extra[0]!r}; must be {form.describe()}")
+
+
+def _with_arrivals(content: Content, rows: Rows, arrivals_s: npt.ArrayLike | None) -> Rows:
+    if rows.has_arrivals:
+        if arrivals_s is not None:
+            raise content.error("says when requests arrive; leave arrivals_s out")
+        return rows
+    if arrivals_s is None:
+        raise content.error(
+            "does not say when requests arrive, and a trace must: give load_trace(..., "
+            f"arrivals_s=...), {len(rows)} times in seconds"
+        )
+    try:
+        stamps = np.asarray(arrivals_s, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("arrivals_s: must be numbers, seconds") from None
+    if stamps.shape != (len(rows),):
+        raise content.error(f"has {len(rows)} rows; arrivals_s is of shape {stamps.shape}")
+    if not bool(np.isfinite(stamps).all()) or bool((stamps < 0).any()):
+        raise InputError("arrivals_s: must be finite and at least 0")
+    return dataclasses.replace(rows, stamps=stamps, ticks_per_s=1, has_arrivals=True)
 
 
 def _with_origin(content: Content, trace: Trace, stored: TraceMetadata | None) -> Trace:

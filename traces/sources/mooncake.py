@@ -1,7 +1,11 @@
 """Mooncake traces (FAST'25): JSONL with millisecond stamps and chain ids of 512-token blocks.
 
 The published files have one id per started block, ``ceil(input_length / 512)``; files that leave
-out the last, partial block are read as well.
+out the last, partial block are read as well. The four of the release (conversation, toolagent,
+synthetic, and the arXiv one) have the same layout.
+
+A file with these keys whose ids cover 16 tokens is no Mooncake trace: see ``timed_trace``.
+Source: https://github.com/kvcache-ai/Mooncake, FAST25-release.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import numpy as np
 
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import FloatArray, IntArray
+from fleetsim.traces.sources.chain_ids import check_count
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.jsonl_rows import read_objects
+from fleetsim.traces.sources.record import Record
 from fleetsim.traces.sources.registry import Layout, TraceFormat
 from fleetsim.traces.sources.rows import Chains, Rows
 from fleetsim.traces.sources.table import row_error
@@ -30,7 +36,7 @@ def _read(content: Content, layout: Layout) -> Rows:
     ids = array("Q")
     for line, row in read_objects(content):
         try:
-            stamp, prompt, output, chain = (row[key] for key in _KEYS)
+            stamp, prompt, output, _ = (row[key] for key in _KEYS)
             if len(row) != len(_KEYS):
                 raise KeyError
         except KeyError:
@@ -44,7 +50,13 @@ def _read(content: Content, layout: Layout) -> Rows:
         if type(stamp) not in (int, float) or not 0 <= stamp < math.inf:
             right = "milliseconds of at least 0"
             raise row_error(content.path, line, f"timestamp is {stamp!r}; must be {right}")
-        _append(ids, chain, prompt, content, line)
+        record = Record(content, line, row)
+        chain = record.ids("hash_ids")
+        check_count(record, "hash_ids", "input_length", prompt, BLOCK_TOKENS)
+        try:
+            ids.extend(chain)
+        except OverflowError:
+            raise record.error("hash_ids must lie between 0 and 2**64 - 1") from None
         stamps.append(stamp)
         prompts.append(prompt)
         outputs.append(output)
@@ -69,27 +81,6 @@ def _array(stamps: list[float]) -> IntArray | FloatArray:
     return np.array(stamps, dtype=np.float64)
 
 
-def _append(ids: array[int], chain: Any, prompt: int, content: Content, line: int) -> None:
-    if type(chain) is not list:
-        text = f"hash_ids is a {type(chain).__name__}; must be a list of block ids"
-        raise row_error(content.path, line, text)
-    if not set(map(type, chain)) <= {int}:
-        raise row_error(content.path, line, "hash_ids must be whole numbers")
-    whole, rest = divmod(prompt, BLOCK_TOKENS)
-    if len(chain) not in (whole, whole + (rest > 0)):
-        raise row_error(
-            content.path,
-            line,
-            f"{len(chain)} hash_ids for input_length {prompt}; must be {whole + (rest > 0)} blocks "
-            f"of {BLOCK_TOKENS} tokens (or {whole} without the last, partial one)",
-        )
-    try:
-        ids.extend(chain)
-    except OverflowError:
-        text = "hash_ids must lie between 0 and 2**64 - 1"
-        raise row_error(content.path, line, text) from None
-
-
 def _wrong_keys(content: Content, line: int, row: dict[str, Any]) -> InputError:
     missing = [key for key in _KEYS if key not in row]
     if missing:
@@ -102,6 +93,23 @@ def _wrong_keys(content: Content, line: int, row: dict[str, Any]) -> InputError:
     )
 
 
+def fits_blocks(layout: Layout, block_tokens: int) -> bool:
+    """Tell whether the ids of all rows in the head may cover that many tokens each."""
+    for row in layout.rows:
+        prompt, chain = row.get("input_length"), row.get("hash_ids")
+        if type(prompt) is int and type(chain) is list:
+            whole, rest = divmod(prompt, block_tokens)
+            if len(chain) not in (whole, whole + (rest > 0)):
+                return False
+    return True
+
+
+def _recognise(layout: Layout) -> bool:
+    if any(isinstance(row.get("hash_ids"), dict) for row in layout.rows[:1]):
+        return False  # ids by component: RAGPulse
+    return fits_blocks(layout, BLOCK_TOKENS) or not fits_blocks(layout, 16)
+
+
 MOONCAKE = TraceFormat(
     name="mooncake",
     about="Mooncake traces, FAST'25 release",
@@ -109,4 +117,5 @@ MOONCAKE = TraceFormat(
     required=_KEYS,
     optional=(),
     read=_read,
+    recognise=_recognise,
 )

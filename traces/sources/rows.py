@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,11 @@ class Rows:
         line_numbers: 1-based line (in Parquet: row) of each row.
         t0_iso: tells the wall-clock time of a stamp; None where the file does not say.
         chains: block ids, None where the format has none.
+        parent: index of the row whose answer this one waits for, -1 for none.
+        think_s: seconds from that answer to this request; NaN where it comes at its own time.
         source_row: original position, where the file is itself a copy of a trace.
+        excluded: rows that were not served where they were recorded, by reason.
+        has_arrivals: False where the file does not say when requests arrive; stamps are then 0.
         warnings: for the reader of results.
     """
 
@@ -57,8 +61,13 @@ class Rows:
     model: Categorical | None = None
     slo_class: Categorical | None = None
     adapter: Categorical | None = None
+    kind: Categorical | None = None
+    parent: IntArray | None = None
+    think_s: FloatArray | None = None
     source_row: IntArray | None = None
     warnings: tuple[str, ...] = ()
+    excluded: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    has_arrivals: bool = True
 
     def __len__(self) -> int:
         return len(self.stamps)

@@ -45,9 +45,10 @@ CASES = {
     "plain header only": (PLAIN + "\n", "has no rows; a trace needs at least one"),
     "unknown layout": (
         "time,in,out\n1,2,3\n",
-        "unknown layout: CSV with columns time,in,out; known are azure (CSV: "
-        "TIMESTAMP,ContextTokens,GeneratedTokens); mooncake (JSONL: timestamp,input_length,"
-        "output_length,hash_ids); plain (CSV/JSONL/Parquet: arrival_s,prompt_tokens,output_tokens)",
+        "unknown layout: CSV with columns time,in,out; known formats are azure, burstgpt, "
+        "mooncake, bailian, ragpulse, weka, llmservingsim, vidur, splitwise, aiperf, dynamo, "
+        "timed_trace, guidellm, bench_serve, blis, plain; the nearest is plain "
+        "(CSV/JSONL/Parquet: arrival_s,prompt_tokens,output_tokens)",
     ),
     "other delimiter": (
         PLAIN.replace(",", ";") + "0;1;1\n",
@@ -55,7 +56,7 @@ CASES = {
     ),
     "two layouts at once": (
         "TIMESTAMP,ContextTokens,GeneratedTokens,arrival_s,prompt_tokens,output_tokens\n",
-        "fit azure and plain; must fit one of",
+        "plain, fleetsim's own columns; say which with format=",
     ),
     "repeated column": (
         "arrival_s,prompt_tokens,prompt_tokens,output_tokens\n",
@@ -70,11 +71,11 @@ CASES = {
     # azure
     "wrong column": (
         "TIMESTAMP,ContextTokens,Generated\n2023-11-16 18:15:46,1,1\n",
-        "unknown layout: CSV with columns TIMESTAMP,ContextTokens,Generated; known are",
+        "the nearest is azure (CSV: TIMESTAMP,ContextTokens,GeneratedTokens)",
     ),
     "additional column": (
-        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n",
-        "unknown column 'NumImages'; must be azure (CSV: TIMESTAMP,",
+        "TIMESTAMP,Images,ContextTokens,GeneratedTokens\n",
+        "unknown column 'Images'; must be azure (CSV: TIMESTAMP,",
     ),
     "text in a number": (
         AZURE + "2023-11-16 18:15:46,1,1\n2023-11-16 18:15:46,many,1\n",
@@ -276,7 +277,7 @@ def test_format_by_name(tmp_path: Path) -> None:
     assert "is CSV; must be mooncake (JSONL: timestamp," in message_for(path, "mooncake")
     assert "lacks column 'TIMESTAMP' (has arrival_s," in message_for(path, "azure")
     with pytest.raises(
-        InputError, match="unknown trace format 'csv'; known are azure, mooncake, p"
+        InputError, match="unknown trace format 'csv'; known are azure, burstgpt, m"
     ):
         load_trace(path, format="csv")
 

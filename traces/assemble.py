@@ -28,14 +28,15 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         raise content.error("has no rows; a trace needs at least one")
     no_prompt = rows.prompt_tokens == 0
     no_output = (rows.output_tokens == 0) & ~no_prompt
-    dropped = {
+    dropped = dict(rows.dropped) | {
         name: int(mask.sum())
         for name, mask in (("zero_prompt", no_prompt), ("zero_output", no_output))
         if mask.any()
     }
+    rows_read = len(rows) + sum(rows.dropped.values())
     kept = np.flatnonzero(~(no_prompt | no_output))
     if len(kept) == 0:
-        raise content.error(f"no row left of {len(rows)}: dropped {dropped}; give served requests")
+        raise content.error(f"no row left of {rows_read}: dropped {dropped}; give served requests")
     stamps = rows.stamps[kept]
     order = kept[np.argsort(stamps, kind="stable")]
 
@@ -45,7 +46,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         warnings.append(f"{unsorted} rows arrived before the row above them; sorted by arrival")
     if dropped:
         listed = ", ".join(f"{name} {count}" for name, count in dropped.items())
-        warnings.append(f"{sum(dropped.values())} of {len(rows)} rows dropped: {listed}")
+        warnings.append(f"{sum(dropped.values())} of {rows_read} rows dropped: {listed}")
     stamps = rows.stamps[order]
     resolution_s = _tick_s(stamps, rows.ticks_per_s)
     grid = _grid_s(stamps, rows.ticks_per_s)
@@ -84,7 +85,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
             time_resolution_s=resolution_s,
             block_tokens=None if rows.chains is None else rows.chains.block_tokens,
             prefix_scope="none" if rows.chains is None else "global",
-            rows_read=len(rows),
+            rows_read=rows_read,
             rows_kept=len(order),
             rows_dropped=dropped,
             warnings=tuple(warnings),
@@ -99,6 +100,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         priority=None if rows.priority is None else rows.priority[order].astype(np.int16),
         slo_class=label(rows.slo_class),
         adapter=label(rows.adapter),
+        kind=label(rows.kind),
     )
 
 

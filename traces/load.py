@@ -12,16 +12,22 @@ from fleetsim.traces.assemble import assemble
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.parquet import decode_metadata
 from fleetsim.traces.schema import Trace, TraceMetadata
+from fleetsim.traces.sources.access_log import ENVOY, NGINX
 from fleetsim.traces.sources.azure import AZURE
 from fleetsim.traces.sources.content import Content, open_content
 from fleetsim.traces.sources.csv_rows import read_header
 from fleetsim.traces.sources.jsonl_rows import read_first
 from fleetsim.traces.sources.known import KNOWN_FILES
+from fleetsim.traces.sources.litellm import LITELLM
 from fleetsim.traces.sources.mooncake import MOONCAKE
+from fleetsim.traces.sources.openai_log import OPENAI
+from fleetsim.traces.sources.otel import OTEL
 from fleetsim.traces.sources.plain import PLAIN
 from fleetsim.traces.sources.registry import Layout, TraceFormat
 
-FORMATS: dict[str, TraceFormat] = {form.name: form for form in (AZURE, MOONCAKE, PLAIN)}
+FORMATS: dict[str, TraceFormat] = {
+    form.name: form for form in (AZURE, MOONCAKE, PLAIN, LITELLM, ENVOY, NGINX, OTEL, OPENAI)
+}
 """The formats that :func:`load_trace` reads, by name."""
 
 
@@ -68,7 +74,8 @@ def _layout(content: Content) -> Layout:
         return Layout("Parquet", tuple(table.column_names), table=table)
     text = content.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith((b"{", b"[")):
-        return Layout("JSONL", tuple(read_first(content)))
+        first = read_first(content)
+        return Layout("JSONL", tuple(first), first=first)
     header = read_header(content)
     return Layout("CSV", header.columns, header=header)
 
@@ -79,17 +86,18 @@ def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
             raise InputError(f"unknown trace format {name!r}; known are {', '.join(FORMATS)}")
         _refuse_misfit(content, layout, FORMATS[name])
         return FORMATS[name]
-    found = [
-        form
-        for form in FORMATS.values()
-        if layout.kind in form.kinds and set(form.required) <= set(layout.columns)
-    ]
+    found = [form for form in FORMATS.values() if form.fits(layout)]
     if len(found) == 1:
         _refuse_misfit(content, layout, found[0])
         return found[0]
     shown = ",".join(layout.columns)
     shown = shown if len(shown) <= 200 else shown[:200] + "..."
-    known = "; ".join(form.describe() for form in FORMATS.values())
+    for form in FORMATS.values():
+        if form.any_of and not found and set(form.required) <= set(layout.columns):
+            _refuse_misfit(content, layout, form)  # a log without token counts
+    known = "; ".join(form.describe() for form in FORMATS.values() if not form.ignores_others)
+    logs = ", ".join(form.name for form in FORMATS.values() if form.ignores_others)
+    known = f"{known}; and logs ({logs}: docs/traces-own.md)"
     if found:
         names = " and ".join(form.name for form in found)
         raise content.error(f"its columns {shown} fit {names}; must fit one of {known}")
@@ -103,8 +111,13 @@ def _refuse_misfit(content: Content, layout: Layout, form: TraceFormat) -> None:
     if missing:
         shown = ",".join(layout.columns)
         raise content.error(f"lacks column {missing[0]!r} (has {shown}); must be {form.describe()}")
-    if form is PLAIN:
-        return  # names the nearest right column itself
+    for names in form.any_of:
+        if not set(names).intersection(layout.columns):
+            raise content.error(
+                f"has none of the columns {', '.join(names)}; {form.name} needs one"
+            )
+    if form is PLAIN or form.ignores_others:
+        return  # plain names the nearest right column itself
     extra = [name for name in layout.columns if name not in (*form.required, *form.optional)]
     if extra:
         raise content.error(f"unknown column {extra[0]!r}; must be {form.describe()}")

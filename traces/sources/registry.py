@@ -22,12 +22,14 @@ class Layout:
         columns: names of its columns, or the keys of its first object.
         header: of a CSV file.
         table: the Arrow table of a Parquet file.
+        first: the first object of a JSON file.
     """
 
     kind: Kind
     columns: tuple[str, ...]
     header: CsvHeader | None = None
     table: Any = None
+    first: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class TraceFormat:
         required: columns without which a file is not of this format.
         optional: columns that it may have besides; any other column is an error.
         read: reads the rows; gets the content, its layout.
+        any_of: groups of columns of which a file must have at least one each, where the same
+            thing has several names.
+        ignores_others: any other column is left alone instead of being an error.
     """
 
     name: str
@@ -49,6 +54,17 @@ class TraceFormat:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     read: Callable[[Content, Layout], Rows]
+    any_of: tuple[tuple[str, ...], ...] = ()
+    ignores_others: bool = False
+
+    def fits(self, layout: Layout) -> bool:
+        """Whether a file with this layout has what the format needs."""
+        columns = set(layout.columns)
+        return (
+            layout.kind in self.kinds
+            and set(self.required) <= columns
+            and all(columns.intersection(names) for names in self.any_of)
+        )
 
     def describe(self) -> str:
         """Give name, containers and required columns in one phrase."""

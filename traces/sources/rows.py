@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,8 @@ class Rows:
         t0_iso: tells the wall-clock time of a stamp; None where the file does not say.
         chains: block ids, None where the format has none.
         source_row: original position, where the file is itself a copy of a trace.
+        kind: what sort of request each is.
+        dropped: rows that the loader left out, by reason; they are in none of the columns.
         warnings: for the reader of results.
     """
 
@@ -58,6 +60,8 @@ class Rows:
     slo_class: Categorical | None = None
     adapter: Categorical | None = None
     source_row: IntArray | None = None
+    kind: Categorical | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:

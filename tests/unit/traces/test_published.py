@@ -149,5 +149,6 @@ def test_layouts_without_a_loader_are_refused_in_one_line(shared_dir: Path, file
 
 
 def test_formats_are_listed_by_name() -> None:
-    assert list(FORMATS) == ["azure", "mooncake", "plain"]
+    known = ["azure", "mooncake", "plain", "litellm", "envoy", "nginx", "otel", "openai"]
+    assert list(FORMATS) == known
     assert all(form.about and form.required for form in FORMATS.values())

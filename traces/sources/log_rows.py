@@ -1,0 +1,245 @@
+"""Rows of a log of served requests, gathered one at a time.
+
+A log holds more than a trace needs: failures, health checks, answers from a cache, prompts, names
+of people. A loader of one log format looks at each row, and either adds it or drops it under a
+name. Only token counts, times and the labels that it hands over are kept; nothing else of a row
+is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetsim.traces.errors import InputError
+from fleetsim.traces.schema import Categorical
+from fleetsim.traces.sources.content import Content
+from fleetsim.traces.sources.csv_rows import read_batches
+from fleetsim.traces.sources.jsonl_rows import read_objects
+from fleetsim.traces.sources.registry import Layout
+from fleetsim.traces.sources.rows import Chains, Rows
+from fleetsim.traces.sources.table import row_error
+from fleetsim.traces.sources.times import NS_PER_S, read_times
+
+_INT32_MAX = 2**31 - 1
+_WHOLE = re.compile(r"\d{1,20}(\.0*)?")
+_LABELS = ("session", "tenant", "model", "kind")
+
+DUPLICATE = "duplicate"
+FAILED = "failed"
+NO_USAGE = "no_usage"
+OTHER_ROUTE = "other_route"
+
+
+def read_records(content: Content, layout: Layout) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read all rows as (row number, columns by name), from CSV or JSON."""
+    if layout.kind != "CSV":
+        yield from read_objects(content)
+        return
+    assert layout.header is not None
+    for table in read_batches(content, layout.header):
+        names = tuple(table.columns)
+        cells = zip(*(table.columns[name].to_pylist() for name in names), strict=True)
+        for line, row in zip(table.line_numbers.tolist(), cells, strict=True):
+            yield line, dict(zip(names, row, strict=True))
+
+
+def first_of(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """Give the first of several columns that says something; None where none does."""
+    for name in names:
+        value = row.get(name)
+        if not is_blank(value):
+            return value
+    return None
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell is empty; Envoy writes a dash where it knows nothing."""
+    return value is None or (type(value) is str and value.strip() in ("", "-"))
+
+
+class LogRows:
+    """Kept rows as columns, dropped ones by name.
+
+    Args:
+        content: the file.
+        time_name: of the column of times, for messages.
+        unique_ids: whether an id that comes back with another content is an error (the id is a
+            key of the log), or a client's own header that may come twice.
+    """
+
+    def __init__(self, content: Content, time_name: str, *, unique_ids: bool) -> None:
+        self._content = content
+        self._time_name = time_name
+        self._unique_ids = unique_ids
+        self._dropped: dict[str, int] = {}
+        self._read = 0
+        self._times: list[Any] = []
+        self._before_ns = array("q")
+        self._columns = {
+            name: array("q") for name in ("line", "prompt", "output", "max", "source_row", "ids")
+        }
+        self._labels: dict[str, tuple[array[int], dict[str, int]]] = {
+            name: (array("i"), {}) for name in _LABELS
+        }
+        self._ids: dict[str, tuple[int, tuple[Any, ...]]] = {}
+        self._reused_ids = 0
+        self._block_ids = array("Q")
+        self._warnings: list[str] = []
+
+    def drop(self, reason: str) -> None:
+        """Count a row that is not kept."""
+        self._read += 1
+        self._dropped[reason] = self._dropped.get(reason, 0) + 1
+
+    def warn(self, text: str) -> None:
+        """Add a line for the reader of results."""
+        self._warnings.append(text)
+
+    def whole(self, line: int, name: str, value: Any) -> int | None:
+        """Read a count; None where the cell is empty.
+
+        Raises:
+            InputError: anything but a whole number from 0 to 2**31 - 1.
+        """
+        if is_blank(value):
+            return None
+        text = "" if isinstance(value, bool) else str(value).strip()
+        if not _WHOLE.fullmatch(text) or int(text.partition(".")[0]) > _INT32_MAX:
+            shown = repr(value)[:60] if isinstance(value, str | int | float) else "no number"
+            right = f"a whole number from 0 to {_INT32_MAX}"
+            raise self.error(line, f"{name} is {shown}; must be {right}")
+        return int(text.partition(".")[0])
+
+    def error(self, line: int, text: str) -> InputError:
+        """Make an error that names the file and the row."""
+        return row_error(self._content.path, line, text)
+
+    def add(
+        self,
+        line: int,
+        time: Any,
+        prompt: int,
+        output: int,
+        *,
+        before_ns: int = 0,
+        max_tokens: int | None = None,
+        request_id: Any = None,
+        block_ids: list[int] | None = None,
+        **labels: Any,
+    ) -> bool:
+        """Add one served request, unless it is the same row once more.
+
+        Args:
+            line: its row in the file.
+            time: as the file writes it.
+            prompt: tokens.
+            output: tokens.
+            before_ns: how long before ``time`` the request arrived, where the file tells the end.
+            max_tokens: what the client allowed.
+            request_id: to find rows that come twice.
+            block_ids: chain of the prompt.
+            labels: session, tenant, model, kind.
+
+        Raises:
+            InputError: a label that is no text, an id that comes back with another content.
+        """
+        if not is_blank(request_id):
+            said = (time, prompt, output)
+            known = self._ids.get(str(request_id))
+            if known is None:
+                self._ids[str(request_id)] = (line, said)
+            elif known[1] == said:
+                self.drop(DUPLICATE)
+                return False
+            elif self._unique_ids:
+                raise self.error(
+                    line,
+                    f"its request id was used in row {known[0]} with another time or other token "
+                    "counts; each id must occur once",
+                )
+            else:
+                self._reused_ids += 1
+        self._times.append(time)
+        self._before_ns.append(before_ns)
+        columns = self._columns
+        columns["line"].append(line)
+        columns["prompt"].append(prompt)
+        columns["output"].append(output)
+        columns["max"].append(max_tokens or 0)
+        columns["source_row"].append(self._read)
+        columns["ids"].append(len(block_ids or ()))
+        self._block_ids.extend(block_ids or ())
+        for name, (codes, numbers) in self._labels.items():
+            value = labels.get(name)
+            if is_blank(value):
+                codes.append(-1)
+                continue
+            if type(value) not in (str, int):
+                raise self.error(line, f"{name} is no text; must be a name")
+            codes.append(numbers.setdefault(str(value), len(numbers)))
+        self._read += 1
+        return True
+
+    def rows(self, arrival: str, block_tokens: int | None = None) -> Rows:
+        """Give all rows.
+
+        Args:
+            arrival: what the arrival is made of, for the reader of results.
+            block_tokens: prompt tokens per block id; None for a log without chains.
+
+        Raises:
+            InputError: no row left, or times that cannot be read.
+        """
+        content = self._content
+        if not self._times:
+            if not self._dropped:
+                raise content.error("has no rows; a trace needs at least one")
+            raise content.error(
+                f"no row left of {self._read}: dropped {self._dropped}; give served requests with "
+                "token counts"
+            )
+        columns = {name: np.array(data, np.int64) for name, data in self._columns.items()}
+        times = read_times(content, self._time_name, self._times, self._columns["line"])
+        notes = [f"arrival is {arrival}: {times.form}", *self._warnings]
+        if self._reused_ids:
+            notes.append(
+                f"{self._reused_ids} rows have a request id that an earlier row had, with another "
+                "time or other token counts; kept, as clients may set it themselves"
+            )
+        lost = self._dropped.get(NO_USAGE, 0)
+        if lost:
+            share = lost / (lost + len(self._times))
+            notes.append(
+                f"{lost} served requests have no token counts and are left out: the load is "
+                f"understated by {share:.1%} of its requests"
+            )
+        max_tokens = columns["max"]
+        return Rows(
+            stamps=times.stamps_ns - np.array(self._before_ns, np.int64),
+            ticks_per_s=NS_PER_S,
+            prompt_tokens=columns["prompt"],
+            output_tokens=columns["output"],
+            line_numbers=columns["line"],
+            t0_iso=times.t0_iso,
+            chains=self._chains(columns["ids"], block_tokens),
+            max_tokens=max_tokens if max_tokens.any() else None,
+            source_row=columns["source_row"],
+            dropped=dict(sorted(self._dropped.items())),
+            warnings=tuple(notes),
+            **{name: self._label(name) for name in _LABELS},
+        )
+
+    def _chains(self, lengths: npt.NDArray[np.int64], block_tokens: int | None) -> Chains | None:
+        if block_tokens is None:
+            return None
+        return Chains(lengths, np.array(self._block_ids, np.uint64), block_tokens)
+
+    def _label(self, name: str) -> Categorical | None:
+        codes, numbers = self._labels[name]
+        return Categorical(np.array(codes, np.int32), tuple(numbers)) if numbers else None

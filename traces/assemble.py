@@ -100,7 +100,6 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         priority=None if rows.priority is None else rows.priority[order].astype(np.int16),
         slo_class=label(rows.slo_class),
         adapter=label(rows.adapter),
-        kind=label(rows.kind),
     )
 
 

@@ -46,8 +46,8 @@ def load_trace(path: str | os.PathLike[str], *, format: str | None = None) -> Tr
             what would be right.
     """
     with open_content(path) as content:
-        layout = _layout(content)
-        chosen = _choose(content, layout, format)
+        layout = read_layout(content)
+        chosen = choose_format(content, layout, format)
         trace = assemble(chosen.read(content, layout), content, chosen.name)
         stored = None
         if layout.table is not None:
@@ -64,7 +64,12 @@ def read_parquet(path: str | os.PathLike[str]) -> Trace:
     return load_trace(path, format=PLAIN.name)
 
 
-def _layout(content: Content) -> Layout:
+def read_layout(content: Content) -> Layout:
+    """Look at a file from outside; the stream is not moved, save for Parquet.
+
+    Raises:
+        InputError: neither CSV nor JSON nor Parquet.
+    """
     if content.head.startswith(b"PAR1"):
         try:
             table = pq.read_table(pa.BufferReader(content.stream.read()))
@@ -80,7 +85,12 @@ def _layout(content: Content) -> Layout:
     return Layout("CSV", header.columns, header=header)
 
 
-def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
+def choose_format(content: Content, layout: Layout, name: str | None) -> TraceFormat:
+    """Find the one format that a file fits.
+
+    Raises:
+        InputError: none, more than one, or not the named one.
+    """
     if name is not None:
         if name not in FORMATS:
             raise InputError(f"unknown trace format {name!r}; known are {', '.join(FORMATS)}")
@@ -93,8 +103,9 @@ def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
     shown = ",".join(layout.columns)
     shown = shown if len(shown) <= 200 else shown[:200] + "..."
     for form in FORMATS.values():
-        if form.any_of and not found and set(form.required) <= set(layout.columns):
-            _refuse_misfit(content, layout, form)  # a log without token counts
+        logs_this = form.any_of and layout.kind in form.kinds
+        if logs_this and not found and set(form.required) <= set(layout.columns):
+            _refuse_misfit(content, layout, form)  # an access log without token counts
     known = "; ".join(form.describe() for form in FORMATS.values() if not form.ignores_others)
     logs = ", ".join(form.name for form in FORMATS.values() if form.ignores_others)
     known = f"{known}; and logs ({logs}: docs/traces-own.md)"
@@ -114,7 +125,8 @@ def _refuse_misfit(content: Content, layout: Layout, form: TraceFormat) -> None:
     for names in form.any_of:
         if not set(names).intersection(layout.columns):
             raise content.error(
-                f"has none of the columns {', '.join(names)}; {form.name} needs one"
+                f"is {form.name} without token counts; needs one of {', '.join(names)} "
+                "(docs/traces-own.md)"
             )
     if form is PLAIN or form.ignores_others:
         return  # plain names the nearest right column itself

@@ -28,7 +28,7 @@ from fleetsim.traces.sources.times import NS_PER_S, read_times
 
 _INT32_MAX = 2**31 - 1
 _WHOLE = re.compile(r"\d{1,20}(\.0*)?")
-_LABELS = ("session", "tenant", "model", "kind")
+_LABELS = ("session", "tenant", "model")
 
 DUPLICATE = "duplicate"
 FAILED = "failed"
@@ -144,7 +144,7 @@ class LogRows:
             max_tokens: what the client allowed.
             request_id: to find rows that come twice.
             block_ids: chain of the prompt.
-            labels: session, tenant, model, kind.
+            labels: session, tenant, model.
 
         Raises:
             InputError: a label that is no text, an id that comes back with another content.
@@ -232,7 +232,9 @@ class LogRows:
             source_row=columns["source_row"],
             dropped=dict(sorted(self._dropped.items())),
             warnings=tuple(notes),
-            **{name: self._label(name) for name in _LABELS},
+            session=self._label("session"),
+            tenant=self._label("tenant"),
+            model=self._label("model"),
         )
 
     def _chains(self, lengths: npt.NDArray[np.int64], block_tokens: int | None) -> Chains | None:

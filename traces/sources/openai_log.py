@@ -23,6 +23,7 @@ from fleetsim.traces.sources.registry import Layout, TraceFormat
 from fleetsim.traces.sources.rows import Rows
 
 NOT_GENERATION = "not_generation"
+SEVERAL_PROMPTS = "several_prompts"
 _TIMES = ("timestamp", "start_time", "created")
 _PROMPTS = ("messages", "prompt", "input", "prompt_token_ids")
 _MAX = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -85,6 +86,9 @@ class OpenAiLog:
             if _is_embedding(request, chunks, usage):
                 rows.drop(NOT_GENERATION)
                 continue
+            if is_batch(request.get("prompt")):
+                rows.drop(SEVERAL_PROMPTS)
+                continue
             if rows.whole(line, "n", request.get("n")) not in (None, 1):
                 self._several += 1
             yield Exchange(
@@ -115,6 +119,11 @@ class OpenAiLog:
         if self._time_name in _TIMES:
             return row.get(self._time_name)
         return first_of(chunks[0], ("created", "created_at"))
+
+
+def is_batch(prompt: Any) -> bool:
+    """Whether a completion's prompt is several prompts, whose usage is one sum."""
+    return isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
 
 
 def _read(content: Content, layout: Layout) -> Rows:

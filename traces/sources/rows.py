@@ -39,7 +39,6 @@ class Rows:
         t0_iso: tells the wall-clock time of a stamp; None where the file does not say.
         chains: block ids, None where the format has none.
         source_row: original position, where the file is itself a copy of a trace.
-        kind: what sort of request each is.
         dropped: rows that the loader left out, by reason; they are in none of the columns.
         warnings: for the reader of results.
     """
@@ -60,7 +59,6 @@ class Rows:
     slo_class: Categorical | None = None
     adapter: Categorical | None = None
     source_row: IntArray | None = None
-    kind: Categorical | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 

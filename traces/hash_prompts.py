@@ -192,8 +192,7 @@ def _add(
         return
     tokens = counted if said is None else said
     ids = salt.chain(content, -(-tokens // cutter.block_tokens))
-    if not rows.add(one.line, one.time, tokens, output, block_ids=ids, **one.labels):
-        return
+    rows.add(one.line, one.time, tokens, output, block_ids=ids, **one.labels)
     tally.requests += 1
     tally.guessed += guessed
     tally.texts += is_text

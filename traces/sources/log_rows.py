@@ -11,24 +11,26 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fleetsim.traces.errors import InputError
-from fleetsim.traces.schema import Categorical
+from fleetsim.traces.schema import Categorical, IntArray
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.csv_rows import read_batches
 from fleetsim.traces.sources.jsonl_rows import read_objects
 from fleetsim.traces.sources.registry import Layout
 from fleetsim.traces.sources.rows import Chains, Rows
 from fleetsim.traces.sources.table import row_error
-from fleetsim.traces.sources.times import NS_PER_S, read_times
+from fleetsim.traces.sources.times import NS_PER_S, TimeColumn
 
 _INT32_MAX = 2**31 - 1
 _WHOLE = re.compile(r"\d{1,20}(\.0*)?")
 _LABELS = ("session", "tenant", "model")
+_COLUMNS = ("line", "prompt", "output", "max_tokens", "before_ns", "source_row", "chain")
 
 DUPLICATE = "duplicate"
 FAILED = "failed"
@@ -75,20 +77,16 @@ class LogRows:
 
     def __init__(self, content: Content, time_name: str, *, unique_ids: bool) -> None:
         self._content = content
-        self._time_name = time_name
         self._unique_ids = unique_ids
         self._dropped: dict[str, int] = {}
         self._read = 0
-        self._times: list[Any] = []
-        self._before_ns = array("q")
-        self._columns = {
-            name: array("q") for name in ("line", "prompt", "output", "max", "source_row", "ids")
-        }
+        self._times = TimeColumn(content, time_name)
+        self._columns = {name: array("q") for name in _COLUMNS}
         self._labels: dict[str, tuple[array[int], dict[str, int]]] = {
             name: (array("i"), {}) for name in _LABELS
         }
-        self._ids: dict[str, tuple[int, tuple[Any, ...]]] = {}
-        self._reused_ids = 0
+        self._ids = array("Q")  # hash of each request id, 0 without one
+        self._said = array("Q")  # hash of what the row says
         self._block_ids = array("Q")
         self._warnings: list[str] = []
 
@@ -132,8 +130,8 @@ class LogRows:
         request_id: Any = None,
         block_ids: list[int] | None = None,
         **labels: Any,
-    ) -> bool:
-        """Add one served request, unless it is the same row once more.
+    ) -> None:
+        """Add one served request.
 
         Args:
             line: its row in the file.
@@ -147,34 +145,24 @@ class LogRows:
             labels: session, tenant, model.
 
         Raises:
-            InputError: a label that is no text, an id that comes back with another content.
+            InputError: a label that is no text, a time of another form.
         """
-        if not is_blank(request_id):
-            said = (time, prompt, output)
-            known = self._ids.get(str(request_id))
-            if known is None:
-                self._ids[str(request_id)] = (line, said)
-            elif known[1] == said:
-                self.drop(DUPLICATE)
-                return False
-            elif self._unique_ids:
-                raise self.error(
-                    line,
-                    f"its request id was used in row {known[0]} with another time or other token "
-                    "counts; each id must occur once",
-                )
-            else:
-                self._reused_ids += 1
-        self._times.append(time)
-        self._before_ns.append(before_ns)
-        columns = self._columns
-        columns["line"].append(line)
-        columns["prompt"].append(prompt)
-        columns["output"].append(output)
-        columns["max"].append(max_tokens or 0)
-        columns["source_row"].append(self._read)
-        columns["ids"].append(len(block_ids or ()))
-        self._block_ids.extend(block_ids or ())
+        self._times.add(time, line)
+        self._ids.append(0 if is_blank(request_id) else _hash(str(request_id)))
+        self._said.append(_hash(f"{time} {before_ns} {prompt} {output}"))
+        values = (
+            line,
+            prompt,
+            output,
+            max_tokens or 0,
+            before_ns,
+            self._read,
+            len(block_ids or ()),
+        )
+        for column, number in zip(self._columns.values(), values, strict=True):
+            column.append(number)
+        if block_ids:
+            self._block_ids.extend(block_ids)
         for name, (codes, numbers) in self._labels.items():
             value = labels.get(name)
             if is_blank(value):
@@ -184,7 +172,6 @@ class LogRows:
                 raise self.error(line, f"{name} is no text; must be a name")
             codes.append(numbers.setdefault(str(value), len(numbers)))
         self._read += 1
-        return True
 
     def rows(self, arrival: str, block_tokens: int | None = None) -> Rows:
         """Give all rows.
@@ -197,7 +184,7 @@ class LogRows:
             InputError: no row left, or times that cannot be read.
         """
         content = self._content
-        if not self._times:
+        if not self._ids:
             if not self._dropped:
                 raise content.error("has no rows; a trace needs at least one")
             raise content.error(
@@ -205,43 +192,78 @@ class LogRows:
                 "token counts"
             )
         columns = {name: np.array(data, np.int64) for name, data in self._columns.items()}
-        times = read_times(content, self._time_name, self._times, self._columns["line"])
+        times = self._times.finish()
+        again, reused = self._find_repeats(columns["line"])
+        if again.any():
+            self._dropped[DUPLICATE] = int(again.sum())
+        kept = np.flatnonzero(~again)
         notes = [f"arrival is {arrival}: {times.form}", *self._warnings]
-        if self._reused_ids:
+        if reused:
             notes.append(
-                f"{self._reused_ids} rows have a request id that an earlier row had, with another "
-                "time or other token counts; kept, as clients may set it themselves"
+                f"{reused} rows have a request id that an earlier row had, with another time or "
+                "other token counts; kept, as clients may set it themselves"
             )
         lost = self._dropped.get(NO_USAGE, 0)
         if lost:
-            share = lost / (lost + len(self._times))
             notes.append(
                 f"{lost} served requests have no token counts and are left out: the load is "
-                f"understated by {share:.1%} of its requests"
+                f"understated by {lost / (lost + len(kept)):.1%} of its requests"
             )
-        max_tokens = columns["max"]
+        max_tokens = columns["max_tokens"][kept]
         return Rows(
-            stamps=times.stamps_ns - np.array(self._before_ns, np.int64),
+            stamps=(times.stamps_ns - columns["before_ns"])[kept],
             ticks_per_s=NS_PER_S,
-            prompt_tokens=columns["prompt"],
-            output_tokens=columns["output"],
-            line_numbers=columns["line"],
+            prompt_tokens=columns["prompt"][kept],
+            output_tokens=columns["output"][kept],
+            line_numbers=columns["line"][kept],
             t0_iso=times.t0_iso,
-            chains=self._chains(columns["ids"], block_tokens),
+            chains=self._chains(columns["chain"], again, block_tokens),
             max_tokens=max_tokens if max_tokens.any() else None,
-            source_row=columns["source_row"],
+            source_row=columns["source_row"][kept],
+            session=self._label("session", kept),
+            tenant=self._label("tenant", kept),
+            model=self._label("model", kept),
             dropped=dict(sorted(self._dropped.items())),
             warnings=tuple(notes),
-            session=self._label("session"),
-            tenant=self._label("tenant"),
-            model=self._label("model"),
         )
 
-    def _chains(self, lengths: npt.NDArray[np.int64], block_tokens: int | None) -> Chains | None:
+    def _find_repeats(self, lines: IntArray) -> tuple[npt.NDArray[np.bool_], int]:
+        """Find rows that say the same under an earlier row's id, and count those that do not.
+
+        Raises:
+            InputError: the latter, where the id is a key.
+        """
+        ids, said = np.array(self._ids, np.uint64), np.array(self._said, np.uint64)
+        known = np.flatnonzero(ids)
+        _, first, number = np.unique(ids[known], return_index=True, return_inverse=True)
+        earlier = known[first][number.reshape(-1)]  # the first row with the same id
+        same = said[known] == said[earlier]
+        again = np.zeros(len(ids), np.bool_)
+        again[known] = same & (earlier < known)
+        other = np.flatnonzero(~same)
+        if len(other) and self._unique_ids:
+            raise self.error(
+                int(lines[known[other[0]]]),
+                f"its request id was used in row {lines[earlier[other[0]]]} with another time or "
+                "other token counts; each id must occur once",
+            )
+        return again, len(other)
+
+    def _chains(
+        self, lengths: IntArray, again: npt.NDArray[np.bool_], block_tokens: int | None
+    ) -> Chains | None:
         if block_tokens is None:
             return None
-        return Chains(lengths, np.array(self._block_ids, np.uint64), block_tokens)
+        ids = np.array(self._block_ids, np.uint64)
+        return Chains(lengths[~again], ids[~np.repeat(again, lengths)], block_tokens)
 
-    def _label(self, name: str) -> Categorical | None:
+    def _label(self, name: str, kept: IntArray) -> Categorical | None:
         codes, numbers = self._labels[name]
-        return Categorical(np.array(codes, np.int32), tuple(numbers)) if numbers else None
+        if not numbers:
+            return None
+        return Categorical(np.array(codes, np.int32)[kept], tuple(numbers))
+
+
+def _hash(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1

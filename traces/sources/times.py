@@ -33,6 +33,7 @@ _ZONED = "ISO 8601 with a zone"
 _NAIVE = "ISO 8601 without a zone, taken as UTC"
 _NUMBER = re.compile(r"\d{1,20}(\.\d{1,12})?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?")
+_BATCH_ROWS = 1 << 16
 _RIGHT = "a time such as 2026-03-01T12:00:00.250Z, or seconds since 1970"
 
 
@@ -51,41 +52,71 @@ class Times:
     t0_iso: Callable[[int], str]
 
 
-def read_times(
-    content: Content, name: str, values: Sequence[Any], line_numbers: Sequence[int]
-) -> Times:
-    """Read one column of times, all of one form.
+class TimeColumn:
+    """Reads one column of times, some thousands at a time.
 
     Args:
         content: the file, for error messages.
         name: of the column.
-        values: text, int or float, one per row; at least one.
-        line_numbers: of the rows.
-
-    Raises:
-        InputError: a value that is no time, or of another form than the first row's.
     """
-    form = _form(content, name, values[0], line_numbers[0])
-    for value, line in zip(values, line_numbers, strict=True):
-        if _form(content, name, value, line) != form:
+
+    def __init__(self, content: Content, name: str) -> None:
+        self._content = content
+        self._name = name
+        self._form: str | None = None
+        self._first_line = 0
+        self._values: list[Any] = []
+        self._lines: list[int] = []
+        self._stamps: list[IntArray] = []
+
+    def add(self, value: Any, line: int) -> None:
+        """Add the time of one row: text, int or float.
+
+        Raises:
+            InputError: a value that is no time, or of another form than the first row's.
+        """
+        form = _form(self._content, self._name, value, line)
+        if self._form is None:
+            self._form, self._first_line = form, line
+        if form != self._form:
             raise row_error(
-                content.path,
+                self._content.path,
                 line,
-                f"{name} is {_shown(value)}; must be {form} as in row {line_numbers[0]}: times of "
-                "one file must have one form",
+                f"{self._name} is {_shown(value)}; must be {self._form} as in row "
+                f"{self._first_line}: times of one file must have one form",
             )
-    zoned = form != _NAIVE
-    if form in (_ZONED, _NAIVE):
-        stamps = _iso(content, name, values, line_numbers, zoned)
-    else:
-        unit = next(scale for _, _, label, scale in _EPOCH if label == form)
-        stamps = np.array([int(Decimal(str(value)) * unit) for value in values], dtype=np.int64)
+        self._values.append(value)
+        self._lines.append(line)
+        if len(self._values) == _BATCH_ROWS:
+            self._read_batch()
 
-    def t0_iso(stamp_ns: int) -> str:
-        epoch = datetime(1970, 1, 1, tzinfo=UTC if zoned else None)
-        return (epoch + timedelta(microseconds=stamp_ns // 1000)).isoformat()
+    def finish(self) -> Times:
+        """Give the column, of at least one row.
 
-    return Times(stamps, form, t0_iso)
+        Raises:
+            InputError: a date that does not exist.
+        """
+        self._read_batch()
+        assert self._form is not None
+        zoned = self._form != _NAIVE
+
+        def t0_iso(stamp_ns: int) -> str:
+            epoch = datetime(1970, 1, 1, tzinfo=UTC if zoned else None)
+            return (epoch + timedelta(microseconds=stamp_ns // 1000)).isoformat()
+
+        return Times(np.concatenate(self._stamps), self._form, t0_iso)
+
+    def _read_batch(self) -> None:
+        if not self._values:
+            return
+        if self._form in (_ZONED, _NAIVE):
+            zoned = self._form == _ZONED
+            stamps = _iso(self._content, self._name, self._values, self._lines, zoned)
+        else:
+            unit = next(scale for _, _, label, scale in _EPOCH if label == self._form)
+            stamps = np.array([int(Decimal(str(one)) * unit) for one in self._values], np.int64)
+        self._stamps.append(stamps)
+        self._values, self._lines = [], []
 
 
 def duration_ns(content: Content, name: str, value: Any, line: int, unit_ns: int) -> int:

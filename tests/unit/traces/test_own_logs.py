@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from unit.traces.own_logs import CHAT, envoy, exchange, lines, nginx, otlp, span, spend
 
 from fleetsim.traces import InputError, Trace, load_trace
@@ -376,3 +378,23 @@ def test_a_long_list_is_read_piece_by_piece(tmp_path: Path) -> None:
     text = json.dumps(rows, ensure_ascii=False)
     assert len(text) > 2 << 20
     assert load(tmp_path, text).prompt_tokens.tolist() == list(range(1, 4001))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(list(SERVED)), st.booleans(), st.data())
+def test_any_small_damage_is_read_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, name: str, listed: bool, data: st.DataObject
+) -> None:
+    row, _ = SERVED[name]
+    content = bytearray((json.dumps([row, row]) if listed else lines(row, row)).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    folder = tmp_path_factory.mktemp("damage")
+    message = f"{folder / 'log'}: read"
+    try:
+        load(folder, bytes(content))
+    except InputError as error:
+        message = str(error)
+    assert message.startswith(f"{folder / 'log'}: ")
+    assert "\n" not in message

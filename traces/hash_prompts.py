@@ -88,8 +88,9 @@ def hash_trace(path: str | os.PathLike[str], salt: SaltedHash) -> Trace:
         InputError: as :func:`load_trace`.
     """
     trace = load_trace(path)
-    if trace.block_ids is not None:
-        trace = dataclasses.replace(trace, block_ids=salt.ids(trace.block_ids))
+    if trace.block_ids is None:
+        return _anonymous(trace)
+    trace = dataclasses.replace(trace, block_ids=salt.ids(trace.block_ids))
     return _anonymous(trace, {"name": "hash_ids"})
 
 
@@ -111,13 +112,13 @@ def with_warning(trace: Trace, text: str) -> Trace:
     return dataclasses.replace(trace, metadata=metadata)
 
 
-def _anonymous(trace: Trace, step: dict[str, Any]) -> Trace:
+def _anonymous(trace: Trace, *steps: dict[str, Any]) -> Trace:
     # the name and the unsalted hash of a log would let a guess at its content be checked
     metadata = dataclasses.replace(
         trace.metadata,
         source_path=None,
         sha256=None,
-        transforms=(*trace.metadata.transforms, step),
+        transforms=(*trace.metadata.transforms, *steps),
     )
     return dataclasses.replace(trace, metadata=metadata)
 

@@ -23,7 +23,6 @@ from fleetsim.traces.sources.log_rows import (
     OTHER_ROUTE,
     LogRows,
     first_of,
-    is_blank,
     read_records,
 )
 from fleetsim.traces.sources.registry import Layout, TraceFormat
@@ -71,8 +70,8 @@ def _reader(dialect: _Dialect) -> Any:
 def _read(content: Content, layout: Layout, dialect: _Dialect) -> Rows:
     rows = LogRows(content, dialect.time, unique_ids=False)
     for line, row in read_records(content, layout):
-        prompt = rows.whole(line, _name(row, INPUT), first_of(row, INPUT))
-        output = rows.whole(line, _name(row, OUTPUT), first_of(row, OUTPUT))
+        prompt = rows.first_whole(line, row, INPUT)
+        output = rows.first_whole(line, row, OUTPUT)
         counted = prompt is not None and output is not None
         path = str(first_of(row, _PATH) or "").partition("?")[0].rstrip("/")
         status = rows.whole(line, dialect.status, row.get(dialect.status))
@@ -93,17 +92,13 @@ def _read(content: Content, layout: Layout, dialect: _Dialect) -> Rows:
                 prompt,
                 output,
                 before_ns=before_ns,
-                max_tokens=rows.whole(line, _name(row, _MAX), first_of(row, _MAX)),
+                max_tokens=rows.first_whole(line, row, _MAX),
                 request_id=first_of(row, _ID),
                 tenant=row.get("tenant"),
                 model=first_of(row, _MODEL),
                 session=first_of(row, _SESSION),
             )
     return rows.rows(dialect.arrival)
-
-
-def _name(row: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next((name for name in names if not is_blank(row.get(name))), names[0])
 
 
 ENVOY = TraceFormat(

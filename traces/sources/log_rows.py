@@ -105,6 +105,8 @@ class LogRows:
         Raises:
             InputError: anything but a whole number from 0 to 2**31 - 1.
         """
+        if type(value) is int and 0 <= value <= _INT32_MAX:
+            return value
         if is_blank(value):
             return None
         text = "" if isinstance(value, bool) else str(value).strip()
@@ -113,6 +115,18 @@ class LogRows:
             right = f"a whole number from 0 to {_INT32_MAX}"
             raise self.error(line, f"{name} is {shown}; must be {right}")
         return int(text.partition(".")[0])
+
+    def first_whole(self, line: int, row: dict[str, Any], names: tuple[str, ...]) -> int | None:
+        """Read the first of several counts that says something.
+
+        Raises:
+            InputError: as :meth:`whole`.
+        """
+        for name in names:
+            count = self.whole(line, name, row.get(name))
+            if count is not None:
+                return count
+        return None
 
     def error(self, line: int, text: str) -> InputError:
         """Make an error that names the file and the row."""

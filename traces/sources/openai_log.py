@@ -96,10 +96,10 @@ class OpenAiLog:
                 self._time(row, chunks),
                 request,
                 chunks,
-                rows.whole(line, "usage.prompt_tokens", first_of(usage, _INPUT)),
-                rows.whole(line, "usage.completion_tokens", first_of(usage, _OUTPUT)),
+                rows.first_whole(line, usage, _INPUT),
+                rows.first_whole(line, usage, _OUTPUT),
                 {
-                    "max_tokens": rows.whole(line, "max_tokens", first_of(request, _MAX)),
+                    "max_tokens": rows.first_whole(line, request, _MAX),
                     "request_id": first_of(row, ("request_id", "id")),
                     "session": first_of(row, ("session", "session_id", "conversation_id")),
                     "tenant": first_of(row, ("tenant", "team_id")),

@@ -73,8 +73,8 @@ def _read(content: Content, layout: Layout) -> Rows:
 
 
 def _add(rows: LogRows, line: int, span: dict[str, Any], values: dict[str, Any]) -> None:
-    prompt = rows.whole(line, _INPUT[0], first_of(values, _INPUT))
-    output = rows.whole(line, _OUTPUT[0], first_of(values, _OUTPUT))
+    prompt = rows.first_whole(line, values, _INPUT)
+    output = rows.first_whole(line, values, _OUTPUT)
     if _has_failed(span, values):
         rows.drop(FAILED)
     elif prompt is None or output is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from unit.traces.own_logs import exchange, lines, spend
+from unit.traces.prefix_oracle import ideal_hit_share
 
 from fleetsim.traces import InputError, Trace, load_trace, trace_stats
 from fleetsim.traces.hash_prompts import hash_labels, hash_log, hash_trace
@@ -52,18 +53,6 @@ def conversations() -> list[list[int]]:
                 prompts.append(history)
     draw.shuffle(prompts)
     return prompts
-
-
-def ideal_hit_share(prompts: list[list[int]], block: int) -> float:
-    """Tokens in the longest prefix that an earlier prompt had, by comparing the ids themselves."""
-    seen: set[tuple[int, ...]] = set()
-    hits = 0
-    for prompt in prompts:
-        ends = [*range(block, len(prompt), block), len(prompt)]
-        prefixes = [tuple(prompt[:end]) for end in ends]
-        hits += max((len(prefix) for prefix in prefixes if prefix in seen), default=0)
-        seen.update(prefixes)
-    return hits / sum(map(len, prompts))
 
 
 def chains(trace: Trace) -> list[list[int]]:

@@ -39,10 +39,13 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         left_out = left_out | mask
     forlorn = _forlorn(rows, left_out)
     reasons["parent_dropped"] = forlorn
-    dropped = {name: int(mask.sum()) for name, mask in reasons.items() if mask.any()}
+    dropped = dict(rows.dropped) | {
+        name: int(mask.sum()) for name, mask in reasons.items() if mask.any()
+    }
+    rows_read = len(rows) + sum(rows.dropped.values())
     kept = np.flatnonzero(~(left_out | forlorn))
     if len(kept) == 0:
-        raise content.error(f"no row left of {len(rows)}: dropped {dropped}; give served requests")
+        raise content.error(f"no row left of {rows_read}: dropped {dropped}; give served requests")
     order = kept[np.argsort(rows.stamps[kept], kind="stable")]
 
     warnings = [*rows.warnings]
@@ -51,7 +54,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         warnings.append(f"{unsorted} rows arrived before the row above them; sorted by arrival")
     if dropped:
         listed = ", ".join(f"{name} {count}" for name, count in dropped.items())
-        warnings.append(f"{sum(dropped.values())} of {len(rows)} rows dropped: {listed}")
+        warnings.append(f"{sum(dropped.values())} of {rows_read} rows dropped: {listed}")
     stamps = rows.stamps[order]
     resolution_s = _tick_s(stamps, rows.ticks_per_s)
     grid = _grid_s(rows.stamps[_come_by_themselves(rows, order)], rows.ticks_per_s)
@@ -92,7 +95,7 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
             time_resolution_s=resolution_s,
             block_tokens=None if rows.chains is None else rows.chains.block_tokens,
             prefix_scope="none" if rows.chains is None else "global",
-            rows_read=len(rows),
+            rows_read=rows_read,
             rows_kept=len(order),
             rows_dropped=dropped,
             warnings=tuple(warnings),

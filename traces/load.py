@@ -14,10 +14,10 @@ from fleetsim.traces.assemble import assemble
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.parquet import decode_metadata
 from fleetsim.traces.schema import Trace, TraceMetadata
-from fleetsim.traces.sources.content import Content, open_content
+from fleetsim.traces.sources.content import HEAD_BYTES, Content, open_content
 from fleetsim.traces.sources.csv_rows import read_header
 from fleetsim.traces.sources.formats import FORMATS as FORMATS
-from fleetsim.traces.sources.jsonl_rows import read_head, scan_object
+from fleetsim.traces.sources.jsonl_rows import is_list, read_first, read_head, scan_object
 from fleetsim.traces.sources.known import KNOWN_FILES
 from fleetsim.traces.sources.plain import PLAIN
 from fleetsim.traces.sources.registry import Layout, TraceFormat
@@ -46,8 +46,8 @@ def load_trace(
             what would be right.
     """
     with open_content(path) as content:
-        layout = _layout(content)
-        chosen = _choose(content, layout, format)
+        layout = read_layout(content)
+        chosen = choose_format(content, layout, format)
         rows = _with_arrivals(content, chosen.read(content, layout), arrivals_s)
         trace = assemble(rows, content, chosen.name)
         stored = None
@@ -65,7 +65,12 @@ def read_parquet(path: str | os.PathLike[str]) -> Trace:
     return load_trace(path, format=PLAIN.name)
 
 
-def _layout(content: Content) -> Layout:
+def read_layout(content: Content) -> Layout:
+    """Look at a file from outside; the stream is not moved, save for Parquet.
+
+    Raises:
+        InputError: neither CSV nor JSON nor Parquet.
+    """
     if content.head.startswith(b"PAR1"):
         try:
             table = pq.read_table(pa.BufferReader(content.stream.read()))
@@ -75,6 +80,9 @@ def _layout(content: Content) -> Layout:
         return Layout("Parquet", tuple(table.column_names), table=table)
     text = content.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith((b"{", b"[")):
+        if is_list(content):
+            first = read_first(content)
+            return Layout("JSONL", tuple(first), rows=(first,))
         try:
             rows = read_head(content)
         except InputError:
@@ -83,12 +91,19 @@ def _layout(content: Content) -> Layout:
             if not any(form.has_columns(layout) for form in FORMATS.values()):
                 raise
             return layout
+        if len(content.head) == HEAD_BYTES and b"\n" not in content.head.lstrip():
+            rows = (read_first(content),)  # one longer than the head: a prompt, a session
         return Layout("JSONL", tuple(rows[0]), rows=rows)
     header = read_header(content)
     return Layout("CSV", header.columns, header=header)
 
 
-def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
+def choose_format(content: Content, layout: Layout, name: str | None) -> TraceFormat:
+    """Find the one format that a file fits.
+
+    Raises:
+        InputError: none, more than one, or not the named one.
+    """
     if name is not None:
         if name not in FORMATS:
             raise InputError(f"unknown trace format {name!r}; known are {', '.join(FORMATS)}")
@@ -106,6 +121,10 @@ def _choose(content: Content, layout: Layout, name: str | None) -> TraceFormat:
         return fitting[0]
     shown = ",".join(layout.columns)
     shown = shown if len(shown) <= 200 else shown[:200] + "..."
+    for form in FORMATS.values():
+        named = layout.kind in form.kinds and set(form.required) <= set(layout.columns)
+        if named and form.any_of and not fitting:
+            _refuse_misfit(content, layout, form)  # an access log without token counts
     if fitting:
         described = " and ".join(f"{form.name}, {form.about}" for form in fitting)
         raise content.error(f"its columns {shown} fit {described}; say which with format=")
@@ -129,6 +148,12 @@ def _refuse_misfit(content: Content, layout: Layout, form: TraceFormat) -> None:
     if missing:
         shown = ",".join(layout.columns)
         raise content.error(f"lacks column {missing[0]!r} (has {shown}); must be {form.describe()}")
+    for names in form.any_of:
+        if not set(names).intersection(layout.columns):
+            raise content.error(
+                f"is {form.name} without token counts; needs one of {', '.join(names)} "
+                "(docs/traces-own.md)"
+            )
     extra = form.unknown_columns(layout)
     if extra and not form.checks_columns:
         raise content.error(f"unknown column {extra[0]!r}; must be {form.describe()}")

@@ -17,6 +17,7 @@ from fleetsim.cli.init import init
 from fleetsim.cli.policies import policies
 from fleetsim.cli.run import run
 from fleetsim.cli.schema import schema
+from fleetsim.cli.trace import trace
 from fleetsim.cli.validate import validate
 
 EXIT_BAD_INPUT = 2
@@ -36,6 +37,7 @@ Examples:
   fleetsim init my_fleet.yaml                       a commented scenario to edit
   fleetsim policies                                 routers, admission, limits
   fleetsim calibrate --help                         step costs from your own measurements
+  fleetsim trace --help                             traces from your own logs
 
 \b
 Exit codes: 0 done; 2 bad input, said in one line; 130 stopped with Ctrl-C.
@@ -55,6 +57,7 @@ app.command(short_help="List the policies and their parameters.")(policies)
 app.command(short_help="Write a commented scenario.")(init)
 app.command(short_help="Print a scenario's JSON Schema.")(schema)
 app.add_typer(calibrate, short_help="Make profiles from measurements, and check them.")
+app.add_typer(trace, short_help="Make traces from your own logs.")
 
 # Typer carries its own copy of click or depends on it, by version; this class is in both.
 _UsageError: type[Any] = next(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from fleetsim.traces.sources.access_log import ENVOY, NGINX
 from fleetsim.traces.sources.aiperf import AIPERF, DYNAMO
 from fleetsim.traces.sources.azure import AZURE
 from fleetsim.traces.sources.bailian import BAILIAN
 from fleetsim.traces.sources.bench_serve import BENCH_SERVE
 from fleetsim.traces.sources.blis import BLIS
 from fleetsim.traces.sources.burstgpt import BURSTGPT
+from fleetsim.traces.sources.litellm import LITELLM
 from fleetsim.traces.sources.llmservingsim import LLMSERVINGSIM
 from fleetsim.traces.sources.mooncake import MOONCAKE
+from fleetsim.traces.sources.openai_log import OPENAI
+from fleetsim.traces.sources.otel import OTEL
 from fleetsim.traces.sources.plain import PLAIN
 from fleetsim.traces.sources.ragpulse import RAGPULSE
 from fleetsim.traces.sources.registry import TraceFormat
@@ -36,6 +40,11 @@ FORMATS: dict[str, TraceFormat] = {
         GUIDELLM,
         BENCH_SERVE,
         BLIS,
+        LITELLM,
+        ENVOY,
+        NGINX,
+        OTEL,
+        OPENAI,
         PLAIN,
     )
 }

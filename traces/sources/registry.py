@@ -52,6 +52,9 @@ class TraceFormat:
         within: formats whose files are files of this one too, and mean the same in it; such a
             file is read as the other format.
         checks_columns: the loader itself refuses columns that it does not know.
+        any_of: groups of columns of which a file must have at least one each, where the same
+            thing has several names.
+        ignores_others: any other column is left alone instead of being an error.
     """
 
     name: str
@@ -63,15 +66,24 @@ class TraceFormat:
     recognise: Callable[[Layout], bool] = _always
     within: tuple[str, ...] = ()
     checks_columns: bool = False
+    any_of: tuple[tuple[str, ...], ...] = ()
+    ignores_others: bool = False
 
     def describe(self) -> str:
         """Give name, containers and required columns in one phrase."""
         return f"{self.name} ({'/'.join(self.kinds)}: {','.join(self.required)})"
 
     def has_columns(self, layout: Layout) -> bool:
-        """Tell whether a file has the container and the required columns."""
-        return layout.kind in self.kinds and set(self.required) <= set(layout.columns)
+        """Tell whether a file has the container and the columns that the format needs."""
+        columns = set(layout.columns)
+        return (
+            layout.kind in self.kinds
+            and set(self.required) <= columns
+            and all(columns.intersection(names) for names in self.any_of)
+        )
 
     def unknown_columns(self, layout: Layout) -> list[str]:
         """List columns for which the format has no place."""
+        if self.ignores_others:
+            return []
         return [name for name in layout.columns if name not in (*self.required, *self.optional)]

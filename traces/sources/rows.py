@@ -43,6 +43,7 @@ class Rows:
         source_row: original position, where the file is itself a copy of a trace.
         excluded: rows that were not served where they were recorded, by reason.
         has_arrivals: False where the file does not say when requests arrive; stamps are then 0.
+        dropped: rows that the loader left out, by reason; they are in none of the columns.
         warnings: for the reader of results.
     """
 
@@ -65,6 +66,7 @@ class Rows:
     parent: IntArray | None = None
     think_s: FloatArray | None = None
     source_row: IntArray | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     excluded: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     has_arrivals: bool = True

@@ -99,11 +99,12 @@ class Parts:
                     f"{prefill:.3f} times"
                 )
         workload = self.scenario.workload
-        if workload.time_scale != 1.0:
-            notes.append(
-                f"time_scale {workload.time_scale:g} compresses time: turns overlap and reuse is "
-                "denser than recorded"
-            )
+        notes += [
+            f"time_scale {step['factor']:g} compresses time: turns overlap and reuse is denser "
+            "than recorded"
+            for step in self.trace.metadata.transforms
+            if step.get("name") == "time_scale"
+        ]
         if workload.closed_loop is not None:
             notes.append("a closed loop slows down with the fleet and cannot find its limit")
         if self.workload.truncated:
@@ -153,25 +154,36 @@ def build(
 
 def _load(scenario: Scenario) -> Trace:
     workload = scenario.workload
-    synthetic = workload.synthetic
-    if synthetic is not None:
-        arrivals = synthetic.arrivals
-        ratio = synthetic.random_range_ratio
-        return synthesize(
-            requests=synthetic.requests,
-            rate_rps=arrivals.rate_per_s if arrivals is not None else float("inf"),
-            prompt_tokens=_length(synthetic.prompt_tokens, ratio),
-            output_tokens=_length(synthetic.output_tokens, ratio),
-            seed=scenario.seed,
-            burstiness=arrivals.burstiness if arrivals is not None else 1.0,
-        )
-    path = scenario.trace_path()
-    trace = load_sample() if path is None else load_trace(path, format=workload.format)
+    trace = _source(scenario)
     if workload.head is not None:
         trace = trace.head(workload.head)
     if workload.time_scale != 1.0:
         trace = trace.time_scaled(workload.time_scale)
+    for number, step in enumerate(workload.transforms):
+        try:
+            trace = step.apply(trace, scenario.seed)
+        except InputError as error:
+            where = f"{scenario.origin.source}: workload.transforms.{number}"
+            raise InputError(f"{where}: {error}") from None
     return trace
+
+
+def _source(scenario: Scenario) -> Trace:
+    workload = scenario.workload
+    synthetic = workload.synthetic
+    if synthetic is None:
+        path = scenario.trace_path()
+        return load_sample() if path is None else load_trace(path, format=workload.format)
+    arrivals = synthetic.arrivals
+    ratio = synthetic.random_range_ratio
+    return synthesize(
+        requests=synthetic.requests,
+        rate_rps=arrivals.rate_per_s if arrivals is not None else float("inf"),
+        prompt_tokens=_length(synthetic.prompt_tokens, ratio),
+        output_tokens=_length(synthetic.output_tokens, ratio),
+        seed=scenario.seed,
+        burstiness=arrivals.burstiness if arrivals is not None else 1.0,
+    )
 
 
 def _length(tokens: int, ratio: float) -> int | UniformLength:

@@ -249,7 +249,7 @@ def test_dequantize_needs_the_right_tick() -> None:
         dequantize(trace, seed=1)
     with pytest.raises(InputError, match="19 of 19 stamps follow the one before sooner"):
         dequantize(trace, 10.0, seed=1)
-    with pytest.raises(InputError, match="tick_s 0.0 must be a positive number"):
+    with pytest.raises(InputError, match=r"tick_s 0\.0 must be a positive number"):
         dequantize(trace, 0.0, seed=1)
 
 

@@ -101,7 +101,9 @@ def content(trace: Trace) -> list[bytes]:
 
 @pytest.mark.parametrize("name", ALL)
 @given(SESSIONS, st.integers(0, 5))
-def test_law_of_every_transform(name: str, sessions: list[tuple[int, int, bool]], seed: int) -> None:
+def test_law_of_every_transform(
+    name: str, sessions: list[tuple[int, int, bool]], seed: int
+) -> None:
     trace = make(*(list(column) for column in zip(*sessions, strict=True)))
     before = content(trace)
     made = ALL[name](trace, seed)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fleetsim.traces.errors import InputError
+from fleetsim.traces.runs import lay_runs
 
 SCHEMA_VERSION = 1
 
@@ -67,7 +68,7 @@ class Categorical:
 class TraceMetadata:
     """Where a trace came from and what was done to it.
 
-    ``rows_read == rows_kept + sum(rows_dropped.values())`` always holds.
+    ``rows_read + rows_made == rows_kept + sum(rows_dropped.values())`` always holds.
 
     Attributes:
         schema_version: version of the common schema.
@@ -84,6 +85,7 @@ class TraceMetadata:
         rows_read: data rows in the source.
         rows_kept: requests in the trace.
         rows_dropped: rows left out, by reason.
+        rows_made: copies of rows that transforms added, such as superpose.
         warnings: what a reader of results should know, one line each.
         transforms: what was done to the trace since, in order, with parameters.
     """
@@ -103,12 +105,14 @@ class TraceMetadata:
     prefix_scope: str = "none"
     warnings: tuple[str, ...] = ()
     transforms: tuple[dict[str, Any], ...] = ()
+    rows_made: int = 0
 
     def __post_init__(self) -> None:
         dropped = sum(self.rows_dropped.values())
-        if self.rows_read != self.rows_kept + dropped:
+        if self.rows_read + self.rows_made != self.rows_kept + dropped:
+            made = f" + rows_made {self.rows_made}" if self.rows_made else ""
             raise InputError(
-                f"trace metadata: rows_read {self.rows_read} must equal rows_kept "
+                f"trace metadata: rows_read {self.rows_read}{made} must equal rows_kept "
                 f"{self.rows_kept} + rows_dropped {dropped}"
             )
 
@@ -181,37 +185,24 @@ class Trace:
         return len(self.arrival_s)
 
     def time_scaled(self, factor: float) -> Trace:
-        """Compress time: arrivals divided by ``factor``, lengths and order untouched.
+        """Compress time, as :func:`fleetsim.traces.transforms.time_scale` does.
 
         Raises:
             InputError: a factor that is not a positive finite number.
         """
-        if not (math.isfinite(factor) and factor > 0):
-            raise InputError(f"time_scale {factor}: must be a positive number, such as 2")
-        resolution = self.metadata.time_resolution_s
-        return replace(
-            self,
-            arrival_s=self.arrival_s / factor,
-            metadata=replace(
-                self.metadata,
-                time_resolution_s=None if resolution is None else resolution / factor,
-                transforms=(*self.metadata.transforms, {"name": "time_scale", "factor": factor}),
-            ),
-        )
+        from fleetsim.traces.transforms import time_scale
+
+        return time_scale(self, factor)
 
     def head(self, count: int) -> Trace:
-        """Keep the first ``count`` requests; the others are accounted as dropped by ``head``.
+        """Keep the first requests, as :func:`fleetsim.traces.transforms.head` does.
 
         Raises:
             InputError: a count below 1.
         """
-        if count < 1:
-            raise InputError(f"head {count}: must be at least 1 request")
-        if count >= len(self):
-            return self
-        kept = self.take(np.arange(count), "head")
-        transforms = (*self.metadata.transforms, {"name": "head", "count": count})
-        return replace(kept, metadata=replace(kept.metadata, transforms=transforms))
+        from fleetsim.traces.transforms import head
+
+        return head(self, count)
 
     def take(self, rows: IntArray, reason: str = "taken out") -> Trace:
         """Pick rows, in rising order, as a trace of its own whose first request arrives at 0.
@@ -224,17 +215,9 @@ class Trace:
         """
         if len(rows) == 0 or bool((np.diff(rows) <= 0).any()):
             raise InputError("trace: rows to take must rise, and be at least one")
-        changes: dict[str, Any] = {}
-        for column in fields(self):
-            value = getattr(self, column.name)
-            if isinstance(value, Categorical):
-                changes[column.name] = value.take(rows)
-            elif isinstance(value, np.ndarray) and column.name not in (
-                "block_offsets",
-                "block_ids",
-            ):
-                changes[column.name] = value[rows]
-        changes["arrival_s"] = changes["arrival_s"] - changes["arrival_s"][0]
+        changes = columns_at(self, rows)
+        first_s = float(changes["arrival_s"][0])
+        changes["arrival_s"] = changes["arrival_s"] - first_s
         if self.parent is not None:
             place = np.full(len(self) + 1, -1, np.int64)  # the last one is for parent -1
             place[rows] = np.arange(len(rows))
@@ -242,17 +225,16 @@ class Trace:
             if self.think_s is not None:
                 orphaned = changes["parent"] < 0
                 changes["think_s"] = np.where(orphaned, np.nan, changes["think_s"])
-        if self.block_offsets is not None and self.block_ids is not None:
-            lengths = np.diff(self.block_offsets)[rows]
-            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-            pick = np.repeat(self.block_offsets[:-1][rows] - offsets[:-1], lengths)
-            changes["block_offsets"] = offsets
-            changes["block_ids"] = self.block_ids[pick + np.arange(offsets[-1])]
         dropped = len(self) - len(rows)
         accounted = dict(self.metadata.rows_dropped)
         if dropped:
             accounted[reason] = accounted.get(reason, 0) + dropped
-        changes["metadata"] = replace(self.metadata, rows_kept=len(rows), rows_dropped=accounted)
+        changes["metadata"] = replace(
+            self.metadata,
+            t0_iso=later(self.metadata.t0_iso, first_s),
+            rows_kept=len(rows),
+            rows_dropped=accounted,
+        )
         return replace(self, **changes)
 
     def content_hash(self) -> str:
@@ -300,6 +282,32 @@ class Trace:
         from fleetsim.traces.load import read_parquet
 
         return read_parquet(path)
+
+
+def columns_at(trace: Trace, rows: IntArray) -> dict[str, Any]:
+    """Read every column of a trace at the given rows, in their order, repeated as they are.
+
+    ``parent`` still names rows of ``trace``.
+    """
+    columns: dict[str, Any] = {}
+    for column in fields(trace):
+        value = getattr(trace, column.name)
+        if isinstance(value, Categorical):
+            columns[column.name] = value.take(rows)
+        elif isinstance(value, np.ndarray) and column.name not in ("block_offsets", "block_ids"):
+            columns[column.name] = value[rows]
+    if trace.block_offsets is not None and trace.block_ids is not None:
+        lengths = np.diff(trace.block_offsets)[rows]
+        columns["block_offsets"], pick = lay_runs(trace.block_offsets[:-1][rows], lengths)
+        columns["block_ids"] = trace.block_ids[pick]
+    return columns
+
+
+def later(t0_iso: str | None, seconds: float) -> str | None:
+    """Move a wall-clock time (ISO 8601); None stays None, and no move changes nothing."""
+    if t0_iso is None or seconds == 0:
+        return t0_iso
+    return (datetime.fromisoformat(t0_iso) + timedelta(seconds=seconds)).isoformat()
 
 
 _DTYPES = {

@@ -22,6 +22,27 @@ workload:
   #  format: azure              # left out: told from the content
   #  time_scale: 1.0            # 4 squeezes the trace: four times the rate, turns closer together
   #  head: 1000                 # only the first so many requests (default: all)
+  #  transforms:                # what else is done to the requests, in order (default: nothing)
+  #    - window: {from_s: 0, to_s: 10m}
+  #    - head: {requests: 100000}
+  #    - time_scale: {factor: 1.0}
+  #    - dequantize: {tick_s: 3s} # batched stamps, spread (default: the trace's grid)
+  #    - superpose: {factor: 4} # four times the sessions at the same tempo: how to raise the rate
+  #    - thin: {share: 0.5, by: session}  # or by request, which breaks the reuse of prefixes
+  #    - repeat: {times: 1}
+  #    - reburst: {cv: 2, bin_s: 60s}     # arrivals drawn anew, under the trace's own rate
+  #    - modulate:              # bend the rate to a curve; several curves multiply
+  #        day: {peak_to_trough: 10, shape: sinusoid, period_s: 10m, peak_at_s: 5m}
+  #        week: {factors: [1, 1, 1, 1, 1, 0.5, 0.5], first_day: 0, day_s: 1d}
+  #        flash_crowd: {at_s: 5m, factor: 5, ramp_s: 30s, hold_s: 1m, decay_s: 1m}
+  #        points: [[0, 1], [5m, 2]]
+  #        bin_s: 10m
+  #    - length_map: {column: output_tokens, scale: 1.5, shortest: 1, longest: 4096}
+  #    - max_tokens: {output_factor: 2, stop_by_length: 0.1}  # or the same tokens for all
+  #    - assign: {column: tenant, zipf: {count: 20, exponent: 1.1}, by: session}
+  #    - assign: {column: slo_class, weights: {interactive: 3, batch: 1}, seed: 7}
+  #    - attach_sessions: {sessions_per_s: 2, cv: 1}  # when sessions begin
+  #    - block_bootstrap: {block_s: 2m}   # blocks of time, drawn anew
   # instead of `trace`, requests made up from the seed, as `vllm bench serve` makes them:
   #  synthetic:
   #    arrivals: {process: poisson, rate_per_s: 8}   # or gamma, with burstiness (1 = poisson)

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim.sim.scenario.section import Section
+from fleetsim.sim.scenario.transforms import MOVES_ARRIVALS, Transform
 
 SAMPLE_TRACE = "sample"
 """The value of `workload.trace` that names the bundled synthetic sample."""
@@ -91,6 +92,8 @@ class Workload(Section):
     and also turns closer together, bursts shorter, reuse of prefixes denser."""
     head: int | None = Field(default=None, ge=1)
     """Only the first so many requests."""
+    transforms: Annotated[tuple[Transform, ...], Field(strict=False)] = ()
+    """What else is done to the requests, in order, after `head` and `time_scale`."""
     closed_loop: ClosedLoop | None = None
     """Ignore arrival times and keep a fixed number of requests in flight."""
     max_tokens: MaxTokensRule = "context"
@@ -118,6 +121,14 @@ class Workload(Section):
             raise PydanticCustomError(
                 "closed_loop",
                 "time_scale moves arrival times and a closed loop has none; leave one of them out",
+            )
+        moves = [step.name for step in self.transforms if step.name in MOVES_ARRIVALS]
+        if self.closed_loop is not None and moves:
+            raise PydanticCustomError(
+                "closed_loop",
+                "transforms: {name} moves arrival times and a closed loop has none; leave one of "
+                "them out",
+                {"name": moves[0]},
             )
         return self
 

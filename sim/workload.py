@@ -65,6 +65,7 @@ class Workload:
     ) -> None:
         self._trace = trace
         self._segments = segments
+        self._tells_outputs = segments is not None and len(segments.output_segment_ids) > 0
         self._segment_ends = segments.end_token.tolist() if segments is not None else []
         self._rule = scenario.workload.max_tokens
         self._by_length = scenario.workload.stop == "length"
@@ -153,7 +154,10 @@ class Workload:
             self.cut_outputs += 1
         # A stop token can fall on the very last place, but who knows: without one recorded, an
         # output that reaches its cap ended there.
-        return Journey(request, makes, capped, self._by_length or cut)
+        journey = Journey(request, makes, capped, self._by_length or cut)
+        if self._tells_outputs and not truncated:
+            journey.output_segments = self._outputs(request.request_id)
+        return journey
 
     def _lengths(self, part: slice) -> _Lengths:
         trace = self._trace
@@ -194,6 +198,12 @@ class Workload:
         ids = segments.segment_ids[offsets[0] : offsets[-1]].tolist()
         base = offsets[0]
         return [tuple(ids[a - base : b - base]) for a, b in itertools.pairwise(offsets)]
+
+    def _outputs(self, row: int) -> tuple[int, ...]:
+        segments = self._segments
+        assert segments is not None
+        begin, end = segments.output_offsets[row : row + 2].tolist()
+        return tuple(segments.output_segment_ids[begin:end].tolist())
 
     def _cut_prefix(self, prefix: tuple[int, ...], prompt_tokens: int) -> tuple[int, ...]:
         ends = self._segment_ends

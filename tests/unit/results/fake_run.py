@@ -157,6 +157,7 @@ def fake_facts(journeys: list[Journey], window: tuple[float, float] | None = Non
         pools=tuple(pools),
         replicas=replicas,
         usage=tuple(usage),
+        turns_not_issued={"parent_cancelled": 3, "run_ended": 2},
     )
 
 

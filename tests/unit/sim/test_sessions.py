@@ -136,6 +136,40 @@ def test_journeys_are_made_when_they_are_sent(
     assert made == [0, 1]
 
 
+@pytest.mark.parametrize("scheduling", [True, False])
+@pytest.mark.parametrize("named", [True, False], ids=["last block named", "full blocks only"])
+def test_a_growing_prompt_is_found_as_far_as_it_was_computed(
+    tmp_path: Path, scheduling: bool, named: bool
+) -> None:
+    """As in an agent's session: each prompt holds all before it, and the answers."""
+    size = 16
+    rows: list[Any] = []
+    said: list[tuple[int, int]] = []
+    prompt = 100
+    for number, (answer, added) in enumerate([(40, 30), (7, 1), (90, 200), (1, 16), (33, 50)]):
+        # the blocks are those of one long text
+        blocks = range(prompt // size + (named and prompt % size > 0))
+        # a last block that is cut short has a name of its own
+        ids = [b if (b + 1) * size <= prompt else 1000 + number for b in blocks]
+        think_s = 0.5 if number else ""
+        rows.append(
+            turn(number * 1.0, "a", number, think_s, prompt_tokens=prompt, output_tokens=answer)
+            | {"block_ids": ids, "block_tokens": size}
+        )
+        said.append((prompt, answer))
+        prompt += answer + added
+    engine = {"async_scheduling": scheduling, "num_gpu_blocks_override": 1000}
+    table = by_turn(run_both_ways(small_fleet(tmp_path, rows, engine=engine)))
+    # the last token of an answer was never fed back, and has no KV
+    expected = [0, *((p + a - 1) // size * size for p, a in said[:-1])]
+    assert table["cached_tokens"].tolist() == expected
+    # without the link to the turn before, only prompts are found
+    for row in rows:
+        row["think_s"] = ""
+    table = by_turn(run_both_ways(small_fleet(tmp_path, rows, engine=engine)))
+    assert table["cached_tokens"].tolist() == [0, *(p // size * size for p, _ in said[:-1])]
+
+
 def test_a_fixed_concurrency_is_refused(tmp_path: Path) -> None:
     rows = [turn(0.0, "a", 0), turn(1.0, "a", 1, 2.0)]
     scenario = small_fleet(tmp_path, rows, workload={"closed_loop": {"concurrency": 2}})

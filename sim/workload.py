@@ -86,6 +86,7 @@ class Workload:
     def __iter__(self) -> Iterator[Journey]:
         """Every request once, in order of arrival."""
         trace = self._trace
+        by_length, tells_outputs = self._by_length, self._tells_outputs
         for start in range(0, len(trace), _CHUNK):
             stop = min(start + _CHUNK, len(trace))
             part = slice(start, stop)
@@ -113,8 +114,13 @@ class Workload:
                 lengths.truncated.tolist(),
                 strict=True,
             )
-            for row, output in zip(rows, outputs, strict=True):
-                yield self._journey(Request(*row), *output)
+            for row, (makes, capped, cut, truncated) in zip(rows, outputs, strict=True):
+                # A stop token can fall on the very last place, but who knows: without one
+                # recorded, an output that reaches its cap ended there.
+                journey = Journey(Request(*row), makes, capped, by_length or cut)
+                if cut or truncated or tells_outputs:
+                    self._note(journey, cut, truncated)
+                yield journey
 
     def journey(self, row: int) -> Journey:
         """One request by its number, for who does not take them in order of arrival."""
@@ -136,28 +142,22 @@ class Workload:
             int(trace.source_row[row]),
             _label(trace.adapter, row) or "",
         )
-        return self._journey(
-            request,
-            int(lengths.makes[row]),
-            bool(lengths.capped[row]),
-            bool(lengths.cut[row]),
-            bool(lengths.truncated[row]),
-        )
+        makes, capped = int(lengths.makes[row]), bool(lengths.capped[row])
+        cut, truncated = bool(lengths.cut[row]), bool(lengths.truncated[row])
+        journey = Journey(request, makes, capped, self._by_length or cut)
+        self._note(journey, cut, truncated)
+        return journey
 
-    def _journey(
-        self, request: Request, makes: int, capped: bool, cut: bool, truncated: bool
-    ) -> Journey:
+    def _note(self, journey: Journey, cut: bool, truncated: bool) -> None:
+        """What few requests have: something cut off, an output that is known."""
+        request = journey.request
         if truncated:
             request.prefix = self._cut_prefix(request.prefix, request.prompt_tokens)
             self.truncated += 1
+        elif self._tells_outputs:
+            journey.output_segments = self._outputs(request.request_id)
         if cut:
             self.cut_outputs += 1
-        # A stop token can fall on the very last place, but who knows: without one recorded, an
-        # output that reaches its cap ended there.
-        journey = Journey(request, makes, capped, self._by_length or cut)
-        if self._tells_outputs and not truncated:
-            journey.output_segments = self._outputs(request.request_id)
-        return journey
 
     def _lengths(self, part: slice) -> _Lengths:
         trace = self._trace

@@ -19,6 +19,7 @@ from fleetsim.traces.sources.ragpulse import RAGPULSE
 from fleetsim.traces.sources.registry import TraceFormat
 from fleetsim.traces.sources.splitwise import SPLITWISE
 from fleetsim.traces.sources.timed_trace import GUIDELLM, TIMED_TRACE
+from fleetsim.traces.sources.tracelab import TRACELAB
 from fleetsim.traces.sources.vidur import VIDUR
 from fleetsim.traces.sources.weka import WEKA
 
@@ -31,6 +32,7 @@ FORMATS: dict[str, TraceFormat] = {
         BAILIAN,
         RAGPULSE,
         WEKA,
+        TRACELAB,
         LLMSERVINGSIM,
         VIDUR,
         SPLITWISE,

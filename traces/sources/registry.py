@@ -51,7 +51,7 @@ class TraceFormat:
         recognise: tells by the first rows, where the columns are those of another format too.
         within: formats whose files are files of this one too, and mean the same in it; such a
             file is read as the other format.
-        checks_columns: the loader itself refuses columns that it does not know.
+        checks_columns: other columns are the loader's to refuse, or to leave aside.
         any_of: groups of columns of which a file must have at least one each, where the same
             thing has several names.
         ignores_others: any other column is left alone instead of being an error.

@@ -46,9 +46,9 @@ CASES = {
     "unknown layout": (
         "time,in,out\n1,2,3\n",
         "unknown layout: CSV with columns time,in,out; known formats are azure, burstgpt, "
-        "mooncake, bailian, ragpulse, weka, llmservingsim, vidur, splitwise, aiperf, dynamo, "
-        "timed_trace, guidellm, bench_serve, blis, litellm, envoy, nginx, otel, openai, plain; "
-        "the nearest is plain (CSV/JSONL/Parquet: arrival_s,prompt_tokens,output_tokens)",
+        "mooncake, bailian, ragpulse, weka, tracelab, llmservingsim, vidur, splitwise, aiperf, "
+        "dynamo, timed_trace, guidellm, bench_serve, blis, litellm, envoy, nginx, otel, openai, "
+        "plain; the nearest is plain (CSV/JSONL/Parquet: arrival_s,prompt_tokens,output_tokens)",
     ),
     "other delimiter": (
         PLAIN.replace(",", ";") + "0;1;1\n",

@@ -303,6 +303,8 @@ def test_weka_think_times(tmp_path: Path) -> None:
     assert trace.parent[rows].tolist() == [-1, rows[0]]
     assert trace.turn[rows].tolist() == [0, 2]
     assert "2 think times hold the server's time too" in trace.metadata.warnings[1]
+    # turns of a closed loop are not "out of order" where a second session begins
+    assert not any("arrived before" in warning for warning in trace.metadata.warnings)
     # ids are local: block 1 of one session is not block 1 of the other
     assert len({tuple(chain[:1]) for chain in chains(trace)}) == 2
 
@@ -375,6 +377,59 @@ def test_weka_session_twice(tmp_path: Path) -> None:
     assert "row 2: session 'one' is in row 1 too" in refusal(write(tmp_path, [one, one]))
     other = session("two", call(0, 64, [1, 2]), block_size=32)
     assert "row 2: block_size is 32; must be 64" in refusal(write(tmp_path, [one, other]))
+
+
+# tracelab
+
+
+def agent_round(session_id: str, sent: str, end: str, **other: Any) -> dict[str, Any]:
+    day = "2026-06-01T05:40:"
+    events = [
+        {"event_type": "tool_result", "timestamp": f"{day}00.5Z"},
+        {"event_type": "user_message", "timestamp": day + sent},
+        {"event_type": "usage_report", "timestamp": f"{day}59Z"},
+        {"event_type": "text", "timestamp": day + end},
+    ]
+    fixed = {
+        "session_id": session_id,
+        "provider": "claude",
+        "model": "m",
+        "input_tokens_total": 100,
+        "prefix_tokens": 90,
+        "output_tokens": 7,
+        "timing_events": events,
+        "tools": [],
+    }
+    return fixed | other
+
+
+def test_tracelab(tmp_path: Path) -> None:
+    rows = [
+        agent_round("a", "20.151Z", "30.151Z"),
+        agent_round("b", "10.151Z", "30Z"),
+        agent_round("a", "40.651Z", "45Z", prefix_tokens=None),
+        agent_round("a", "32Z", "33Z", output_tokens=0),  # failed: the next waits for the first
+        agent_round("b", "29Z", "31Z"),  # before the one before had ended
+        agent_round("b", "1Z", "1Z", timing_events=[]),
+    ]
+    trace = load_trace(write(tmp_path, rows))
+    assert trace.metadata.t0_iso == "2026-06-01T05:40:10.151000+00:00"
+    assert trace.arrival_s.tolist() == [0.0, 10.0, 18.849, 30.5]
+    assert trace.parent is not None
+    assert trace.think_s is not None
+    assert trace.turn is not None
+    assert trace.parent.tolist() == [-1, -1, 0, 1]
+    assert trace.think_s.tolist()[2:] == [0.0, 10.5]
+    assert trace.turn.tolist() == [0, 0, 1, 2]
+    assert trace.metadata.rows_dropped == {"zero_output": 1, "no_time": 1}
+    assert "the provider read 75.0% of input tokens from its cache" in trace.metadata.warnings[0]
+    assert "1 rounds began before the one before had ended" in trace.metadata.warnings[1]
+    assert trace.block_ids is None
+    noon = agent_round("a", "noon", "1Z")
+    assert "row 1: timing_events: timestamp is '2026-06-01T05:40:noon'; must be" in refusal(
+        write(tmp_path, [noon])
+    )
+    assert "row 1: lacks session_id" in refusal(write(tmp_path, [agent_round("", "1Z", "2Z")]))
 
 
 # llmservingsim
@@ -646,6 +701,7 @@ DAMAGED = {
             "sub_requests": [{"input_toks": 2, "output_toks": 2, "input_tok_ids": [1, 2]}] * 2,
         }
     ),
+    "tracelab": json.dumps(agent_round("a", "20.151Z", "30.151Z")),
     "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n",
     "aiperf": json.dumps(mooncake_like(0, 64, [1], session_id="a")),
     "bench_serve": '{"input_lens": [5, 6],\n"output_lens": [1, 2],\n"start_times": [0, 1.5]}',

@@ -341,3 +341,10 @@ def test_ids_are_made_as_the_page_says() -> None:
         before = blake2b(before + block, digest_size=8, key=key, person=b"block").digest()
         expected.append(int.from_bytes(before, "little"))
     assert SaltedHash(salt).chain(blocks, 2) == expected
+
+
+def test_a_row_that_comes_twice_takes_its_chain_with_it(tmp_path: Path) -> None:
+    first, other = with_ids([*range(40)], 0, request_id="a"), with_ids([7] * 50, 1, request_id="b")
+    trace = hash_log(write(tmp_path, first, first, other), SALT, BlockCutter(16))
+    assert trace.metadata.rows_dropped == {"duplicate": 1}
+    assert chains(trace) == chains(hash_log(write(tmp_path, first, other), SALT, BlockCutter(16)))

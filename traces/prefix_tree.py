@@ -128,7 +128,7 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
         return PrefixSegments(
             np.zeros_like(offsets), none.astype(np.int32), none, none, none.astype(np.int32)
         )
-    blocks = _blocks(offsets, _by_adapter(block_ids, lengths, trace.adapter))
+    blocks = _blocks(offsets, ids_by_adapter(block_ids, lengths, trace.adapter))
     broken = _find_broken(offsets, block_ids, blocks)
     if broken is not None:
         request, block, before = broken
@@ -139,7 +139,7 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
     return _cut_and_join(offsets, lengths, blocks, trace.prompt_tokens, block_tokens)
 
 
-def _by_adapter(
+def ids_by_adapter(
     block_ids: npt.NDArray[np.uint64], lengths: IntArray, adapter: Categorical | None
 ) -> npt.NDArray[np.uint64]:
     """Other ids, equal where both block and adapter are."""

@@ -17,6 +17,7 @@ from fleetsim.cli.init import init
 from fleetsim.cli.policies import policies
 from fleetsim.cli.run import run
 from fleetsim.cli.schema import schema
+from fleetsim.cli.trace import trace
 from fleetsim.cli.validate import validate
 
 EXIT_BAD_INPUT = 2
@@ -35,6 +36,7 @@ Examples:
   fleetsim run --trace my_trace.csv --out my_run    your own trace
   fleetsim init my_fleet.yaml                       a commented scenario to edit
   fleetsim policies                                 routers, admission, limits
+  fleetsim trace --help                             look at traces, convert and fetch them
   fleetsim calibrate --help                         step costs from your own measurements
 
 \b
@@ -54,6 +56,7 @@ app.command(short_help="Check a scenario without running it.")(validate)
 app.command(short_help="List the policies and their parameters.")(policies)
 app.command(short_help="Write a commented scenario.")(init)
 app.command(short_help="Print a scenario's JSON Schema.")(schema)
+app.add_typer(trace, short_help="Look at traces, convert and fetch them.")
 app.add_typer(calibrate, short_help="Make profiles from measurements, and check them.")
 
 # Typer carries its own copy of click or depends on it, by version; this class is in both.

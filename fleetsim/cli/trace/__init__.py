@@ -1,0 +1,27 @@
+"""`fleetsim trace`: look at traces, convert them to other formats, fetch published ones."""
+
+import typer
+
+from fleetsim.cli.trace.stats import stats
+
+trace = typer.Typer(
+    name="trace",
+    help="""
+Look at traces, convert them to other formats, fetch published ones.
+
+\b
+Example:
+  fleetsim trace stats sample
+""",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+)
+
+
+@trace.callback()
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+trace.command("stats", short_help="Arrivals, lengths, sessions, prefixes in numbers.")(stats)

@@ -2,6 +2,7 @@
 
 import typer
 
+from fleetsim.cli.trace.plot import plot
 from fleetsim.cli.trace.stats import stats
 
 trace = typer.Typer(
@@ -12,6 +13,7 @@ Look at traces, convert them to other formats, fetch published ones.
 \b
 Example:
   fleetsim trace stats sample
+  fleetsim trace plot sample --out sample.png
 """,
     rich_markup_mode=None,
     invoke_without_command=True,
@@ -25,3 +27,4 @@ def _help(context: typer.Context) -> None:
 
 
 trace.command("stats", short_help="Arrivals, lengths, sessions, prefixes in numbers.")(stats)
+trace.command("plot", short_help="Rate, lengths, gaps, ideal prefix hits as a figure.")(plot)

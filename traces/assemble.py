@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetsim.traces.prefix_tree import find_broken_chain
 from fleetsim.traces.schema import Categorical, FloatArray, IntArray, Trace, TraceMetadata
@@ -18,22 +19,23 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
     """Make a trace of checked rows.
 
     Rows without prompt or output tokens are dropped, by name: ``zero_prompt`` (nothing was asked)
-    and ``zero_output`` (the request failed where it was recorded). The rest is sorted by arrival,
+    and ``zero_output`` (the request failed where it was recorded). A turn that waits for one of
+    these would never come, so it is dropped too: ``parent_dropped``. The rest is sorted by arrival,
     stably, and rebased so that the first request arrives at 0.
 
     Raises:
-        InputError: no row left, or block ids that are no prefix chains.
+        InputError: no row left, block ids that are no prefix chains, a parent that comes later.
     """
     if len(rows) == 0:
         raise content.error("has no rows; a trace needs at least one")
     no_prompt = rows.prompt_tokens == 0
     no_output = (rows.output_tokens == 0) & ~no_prompt
-    dropped = {
-        name: int(mask.sum())
-        for name, mask in (("zero_prompt", no_prompt), ("zero_output", no_output))
-        if mask.any()
-    }
-    kept = np.flatnonzero(~(no_prompt | no_output))
+    _refuse_later_parents(rows, content)
+    left_out = no_prompt | no_output
+    forlorn = _forlorn(rows, left_out)
+    reasons = {"zero_prompt": no_prompt, "zero_output": no_output, "parent_dropped": forlorn}
+    dropped = {name: int(mask.sum()) for name, mask in reasons.items() if mask.any()}
+    kept = np.flatnonzero(~(left_out | forlorn))
     if len(kept) == 0:
         raise content.error(f"no row left of {len(rows)}: dropped {dropped}; give served requests")
     stamps = rows.stamps[kept]
@@ -68,6 +70,8 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
                 f"{rows.line_numbers[order[before]]}; an id must stand for one whole prefix",
             )
 
+    parent, think_s = _pick_parents(rows, order)
+
     def label(column: Categorical | None) -> Categorical | None:
         return None if column is None else column.take(order)
 
@@ -94,12 +98,60 @@ def assemble(rows: Rows, content: Content, format_name: str) -> Trace:
         block_ids=ids,
         session=label(rows.session),
         turn=None if rows.turn is None else rows.turn[order].astype(np.int32),
+        parent=parent,
+        think_s=think_s,
         tenant=label(rows.tenant),
         model=label(rows.model),
         priority=None if rows.priority is None else rows.priority[order].astype(np.int16),
         slo_class=label(rows.slo_class),
         adapter=label(rows.adapter),
+        kind=label(rows.kind),
     )
+
+
+def _refuse_later_parents(rows: Rows, content: Content) -> None:
+    if rows.parent is None:
+        return
+    linked = np.flatnonzero(rows.parent >= 0)
+    parent = rows.parent[linked]
+    before, after = rows.stamps[parent], rows.stamps[linked]
+    wrong = (before > after) | ((before == after) & (parent >= linked))
+    if wrong.any():
+        row = int(linked[np.argmax(wrong)])
+        raise row_error(
+            content.path,
+            int(rows.line_numbers[row]),
+            f"waits for the answer to row {rows.line_numbers[rows.parent[row]]}, which comes "
+            "later; a parent must arrive before, or at the same time in a row above",
+        )
+
+
+def _forlorn(rows: Rows, left_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Find the turns that wait for a row that is left out, or for such a turn."""
+    forlorn = np.zeros(len(rows), bool)
+    if rows.parent is None or rows.think_s is None:
+        return forlorn
+    waits = np.flatnonzero(~np.isnan(rows.think_s) & ~left_out)
+    gone = left_out.copy()
+    while True:
+        found = waits[gone[rows.parent[waits]]]
+        if len(found) == 0:
+            return forlorn
+        forlorn[found] = gone[found] = True
+        waits = waits[~gone[waits]]
+
+
+def _pick_parents(rows: Rows, order: IntArray) -> tuple[IntArray | None, FloatArray | None]:
+    """Give the parents of the kept rows by their new numbers; None where nobody has one left."""
+    if rows.parent is None:
+        return None, None
+    place = np.full(len(rows) + 1, -1, np.int64)  # the last one is for parent -1
+    place[order] = np.arange(len(order))
+    parent = place[rows.parent[order]]
+    think_s = None if rows.think_s is None else rows.think_s[order]
+    if think_s is not None and np.isnan(think_s).all():
+        think_s = None
+    return (parent if (parent >= 0).any() else None), think_s
 
 
 def _tick_s(stamps: IntArray | FloatArray, ticks_per_s: int) -> float | None:

@@ -19,6 +19,7 @@ from fleetsim.traces.schema import Categorical, IntArray
 from fleetsim.traces.sources.content import Content
 from fleetsim.traces.sources.csv_rows import read_batches
 from fleetsim.traces.sources.jsonl_rows import read_objects
+from fleetsim.traces.sources.parents import find_parents
 from fleetsim.traces.sources.registry import Layout, TraceFormat
 from fleetsim.traces.sources.rows import Chains, Rows
 from fleetsim.traces.sources.table import Table, row_error
@@ -29,17 +30,21 @@ OPTIONAL = (
     "max_tokens",
     "session",
     "turn",
+    "parent_turn",
+    "parent",
+    "think_s",
     "tenant",
     "model",
     "priority",
     "slo_class",
     "adapter",
+    "kind",
     "block_ids",
     "block_tokens",
     "source_row",
 )
 _KNOWN = (*REQUIRED, *OPTIONAL)
-_LABELS = ("request_id", "session", "tenant", "model", "slo_class", "adapter")
+_LABELS = ("request_id", "session", "tenant", "model", "slo_class", "adapter", "kind")
 _CHAIN_TEXT = r"^\s*(\[\s*(\d+(\s*,\s*\d+)*)?\s*\]|\d+(\s+\d+)*)?\s*$"
 _CHAIN_RIGHT = "a list of block ids between 0 and 2**64 - 1"
 
@@ -153,6 +158,9 @@ def _rows(table: Table) -> Rows:
     source_row = None
     if "source_row" in table.columns:
         source_row = table.integers("source_row", low=0, high=2**62)
+    turn = optional("turn", 0, 2**31 - 1, null=-1)
+    session = labels("session")
+    parent, think_s = find_parents(table, session, turn)
     return Rows(
         stamps=table.seconds("arrival_s"),
         ticks_per_s=1,
@@ -161,13 +169,16 @@ def _rows(table: Table) -> Rows:
         line_numbers=table.line_numbers,
         chains=_chains(table, prompt_tokens),
         max_tokens=optional("max_tokens", 1, 2**31 - 1, null=0),
-        turn=optional("turn", 0, 2**31 - 1, null=-1),
+        turn=turn,
         priority=optional("priority", -(2**15), 2**15 - 1, null=0),
-        session=labels("session"),
+        session=session,
         tenant=labels("tenant"),
         model=labels("model"),
         slo_class=labels("slo_class"),
         adapter=labels("adapter"),
+        kind=labels("kind"),
+        parent=parent,
+        think_s=think_s,
         source_row=source_row,
     )
 

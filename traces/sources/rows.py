@@ -38,6 +38,8 @@ class Rows:
         line_numbers: 1-based line (in Parquet: row) of each row.
         t0_iso: tells the wall-clock time of a stamp; None where the file does not say.
         chains: block ids, None where the format has none.
+        parent: index of the row whose answer this one waits for, -1 for none.
+        think_s: seconds from that answer to this request; NaN where it comes at its own time.
         source_row: original position, where the file is itself a copy of a trace.
         warnings: for the reader of results.
     """
@@ -57,6 +59,9 @@ class Rows:
     model: Categorical | None = None
     slo_class: Categorical | None = None
     adapter: Categorical | None = None
+    kind: Categorical | None = None
+    parent: IntArray | None = None
+    think_s: FloatArray | None = None
     source_row: IntArray | None = None
     warnings: tuple[str, ...] = ()
 

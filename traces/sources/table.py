@@ -72,17 +72,22 @@ class Table:
         filled = numbers if null is None else pc.fill_null(numbers, null)
         return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
 
-    def seconds(self, name: str) -> FloatArray:
-        """Convert a required column to finite numbers of at least 0.
+    def seconds(self, name: str, *, optional: bool = False) -> FloatArray:
+        """Convert a column to finite numbers of at least 0.
+
+        Args:
+            name: of the column.
+            optional: an empty cell becomes NaN; otherwise it is an error.
 
         Raises:
-            InputError: an empty cell, text, NaN, infinity, or a negative number.
+            InputError: text, NaN, infinity, a negative number, an empty cell if not optional.
         """
         wanted = "seconds of at least 0"
-        numbers = self._numbers(name, self._filled(name, wanted, required=True), wanted)
+        numbers = self._numbers(name, self._filled(name, wanted, required=not optional), wanted)
         right = pc.and_(pc.is_finite(numbers), pc.greater_equal(numbers, 0.0))
         self._require(name, right, wanted)
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+        filled = pc.fill_null(numbers, np.nan) if optional else numbers
+        return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64)
 
     def labels(self, name: str) -> Categorical:
         """Convert a column of names; an empty cell is an unknown one."""

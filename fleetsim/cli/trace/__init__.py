@@ -2,6 +2,7 @@
 
 import typer
 
+from fleetsim.cli.trace.convert import convert
 from fleetsim.cli.trace.plot import plot
 from fleetsim.cli.trace.stats import stats
 
@@ -14,6 +15,7 @@ Look at traces, convert them to other formats, fetch published ones.
 Example:
   fleetsim trace stats sample
   fleetsim trace plot sample --out sample.png
+  fleetsim trace convert sample --to timed_trace --out sample.jsonl
 """,
     rich_markup_mode=None,
     invoke_without_command=True,
@@ -28,3 +30,4 @@ def _help(context: typer.Context) -> None:
 
 trace.command("stats", short_help="Arrivals, lengths, sessions, prefixes in numbers.")(stats)
 trace.command("plot", short_help="Rate, lengths, gaps, ideal prefix hits as a figure.")(plot)
+trace.command("convert", short_help="To Parquet, Mooncake, vLLM timed_trace, BLIS.")(convert)

@@ -3,6 +3,7 @@
 import typer
 
 from fleetsim.cli.trace.convert import convert
+from fleetsim.cli.trace.fetch import fetch
 from fleetsim.cli.trace.plot import plot
 from fleetsim.cli.trace.stats import stats
 
@@ -31,3 +32,4 @@ def _help(context: typer.Context) -> None:
 trace.command("stats", short_help="Arrivals, lengths, sessions, prefixes in numbers.")(stats)
 trace.command("plot", short_help="Rate, lengths, gaps, ideal prefix hits as a figure.")(plot)
 trace.command("convert", short_help="To Parquet, Mooncake, vLLM timed_trace, BLIS.")(convert)
+trace.command("fetch", short_help="Download a published trace.")(fetch)

@@ -134,7 +134,7 @@ def _count_below(values: IntArray, ends: IntArray, bounds: IntArray) -> IntArray
     """
     counts = np.zeros(len(ends), np.int64)
     begins = np.zeros(len(ends), np.int64)
-    for bit in reversed(range(int(max(values.max(), bounds.max())).bit_length())):
+    for bit in reversed(range(int(max(values.max(), bounds.max(initial=0))).bit_length())):
         ones = (values >> bit) & 1
         zeros_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(1 - ones)])
         first, last = zeros_before[begins], zeros_before[ends]

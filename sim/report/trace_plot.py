@@ -85,7 +85,7 @@ def draw_rate(axes: Axes, trace: Trace) -> None:
 def draw_lengths(axes: Axes, trace: Trace) -> None:
     """Prompt and output length of each request; of a large trace evenly picked ones."""
     every = -(-len(trace) // _MOST_DOTS)
-    shown = f", every {every}th request" if every > 1 else ""
+    shown = f", one in {every} requests" if every > 1 else ""
     axes.scatter(
         trace.prompt_tokens[::every],
         trace.output_tokens[::every],
@@ -158,4 +158,5 @@ def draw_reuse(axes: Axes, trace: Trace) -> None:
 def _curve_sizes(reuse: PrefixReuse) -> list[int]:
     """Sizes from 10 blocks to all distinct ones, evenly on a log scale."""
     most = max(reuse.distinct_blocks, 11)
-    return np.unique(np.geomspace(10, most, _CURVE_SIZES).round().astype(np.int64)).tolist()
+    sizes = np.geomspace(10, most, _CURVE_SIZES).round()
+    return [int(size) for size in np.unique(sizes)]

@@ -67,9 +67,7 @@ def _arrivals(summary: TraceSummary) -> dict[str, str]:
         "span": seconds(stats.span_s),
         "rate": f"{_number(stats.rate_rps)} req/s",
         "gaps' CV": _number(stats.interarrival_cv),
-        **{
-            f"IDC at {window_s} s": _number(index) for window_s, index in stats.dispersion.items()
-        },
+        **{f"IDC at {window_s} s": _number(index) for window_s, index in stats.dispersion.items()},
         "equal stamps": percent(stats.shared_stamp_share),
         "stamped every": seconds(resolution_s) if resolution_s is not None else "unknown",
     }

@@ -43,7 +43,7 @@ def test_commands_that_are_only_shown_have_options_that_exist(tmp_path: Path) ->
                 words = line.split()
                 if not words or words[0] != "fleetsim":
                     continue
-                group = words[1] == "calibrate"  # has commands of its own
+                group = words[1] in ("calibrate", "trace")  # have commands of its own
                 command = " ".join(words[1 : 3 if group else 2])
                 if command not in known:
                     known[command] = run([*FLEETSIM, *command.split(), "--help"], tmp_path)

@@ -22,18 +22,54 @@ from fleetsim.traces.schema import IntArray, Trace
 from fleetsim.traces.writers.sharing import shared_prefix_tokens
 from fleetsim.traces.writers.target import Target, stated_columns, write_lines
 
-_COLUMNS = (
-    "request_id client_id tenant_id slo_class session_id round_index prefix_group prefix_length"
-    " streaming input_tokens output_tokens text_tokens image_tokens audio_tokens video_tokens"
-    " reason_ratio model deadline_us server_input_tokens arrival_time_us send_time_us"
-    " first_chunk_time_us last_chunk_time_us num_chunks status error_message finish_reason"
-).split()
+_COLUMNS = [
+    "request_id",
+    "client_id",
+    "tenant_id",
+    "slo_class",
+    "session_id",
+    "round_index",
+    "prefix_group",
+    "prefix_length",
+    "streaming",
+    "input_tokens",
+    "output_tokens",
+    "text_tokens",
+    "image_tokens",
+    "audio_tokens",
+    "video_tokens",
+    "reason_ratio",
+    "model",
+    "deadline_us",
+    "server_input_tokens",
+    "arrival_time_us",
+    "send_time_us",
+    "first_chunk_time_us",
+    "last_chunk_time_us",
+    "num_chunks",
+    "status",
+    "error_message",
+    "finish_reason",
+]
 _HEADER = {
     "trace_version": 2,
     "time_unit": "microseconds",
     "mode": "generated",
     "warm_up_requests": 0,
 }
+_NOTHING = (
+    "prefix_length",
+    "image_tokens",
+    "audio_tokens",
+    "video_tokens",
+    "reason_ratio",
+    "deadline_us",
+    "server_input_tokens",
+    "first_chunk_time_us",
+    "last_chunk_time_us",
+    "num_chunks",
+)
+"""Columns of which a trace says nothing: 0."""
 _HELD = {"tenant", "slo_class", "session", "model", "adapter", "priority", "turn", "parent"}
 _WHY = {
     "max_tokens": "BLIS allows each request its true output length",
@@ -131,12 +167,7 @@ def _write(trace: Trace, path: Path) -> tuple[Path, ...]:
 def _lines(trace: Trace) -> Iterator[str]:
     stated = stated_columns(trace)
     columns: dict[str, list[Any]] = {name: [""] * len(trace) for name in _COLUMNS}
-    zeros = [0] * len(trace)
-    for name in (
-        "prefix_length image_tokens audio_tokens video_tokens reason_ratio deadline_us"
-        " server_input_tokens first_chunk_time_us last_chunk_time_us num_chunks"
-    ).split():
-        columns[name] = zeros
+    columns |= {name: [0] * len(trace) for name in _NOTHING}
     columns["request_id"] = list(range(len(trace)))
     names = {"tenant_id": "tenant", "slo_class": "slo_class", "session_id": "session"}
     for column, label in {**names, "model": "model", "adapter": "adapter"}.items():

@@ -21,6 +21,7 @@ def sharing_lost(trace: Trace, block_tokens: int) -> list[str]:
             "block_ids: the trace says nothing of shared prefixes, and the format has to: every "
             "prompt is written as unlike all others"
         ]
+    trace = dataclasses.replace(trace, adapter=None)  # the format has none; said of its column
     before = shared_prefix_tokens(trace)
     chains = whole_chains(trace, block_tokens)
     after = shared_prefix_tokens(_with_chains(trace, chains, block_tokens))

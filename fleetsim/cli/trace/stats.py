@@ -35,7 +35,7 @@ def stats(
 
     CV is that of the gaps between arrivals, IDC the variance over the mean of arrivals per window
     of 1, 10 and 60 s; both are 1 for a Poisson process. Ideal hits are those of one LRU prefix
-    cache for all requests, which take no time: no fleet hits more with that many blocks.
+    cache for all requests, which take no time: what a fleet's caches are to be measured against.
 
     \b
     Examples:

@@ -103,6 +103,7 @@ def test_strict_is_an_error(own: str, tmp_path: Path, capsys: pytest.CaptureFixt
         (["plot", "sample", "--out", "nowhere/t.png"], "does not exist"),
         (["convert", "sample", "--to", "csv", "--out", "x.csv"], "known are parquet"),
         (["convert", "sample", "--to", "blis", "--out", "."], "is a folder"),
+        (["convert", "sample", "--to", "blis", "--out", "x.csv.gz"], "leave .gz off"),
         (["convert", "sample", "--to", "blis", "--out", "x.yaml"], "name the CSV"),
         (["fetch", "nothing"], "known are azure-2023-code"),
         (["fetch"], "name a trace"),

@@ -114,7 +114,7 @@ def _lost(trace: Trace) -> list[str]:
         stated_s = trace.think_s[~np.isnan(trace.think_s)]
         zeros = int((np.rint(stated_s * 1e6) == 0).sum())
         if zeros:
-            lost.append(f"think_s: {zeros:,} of 0 us, which BLIS takes for not stated")
+            lost.append(f"think_s: {zeros:,} are 0 us, which BLIS takes for not stated")
         off_s = np.abs(np.rint(stated_s * 1e6) / 1e6 - stated_s)
         if (off_s > 0).any():
             lost.append("think_s: some are not whole microseconds; they are rounded")

@@ -43,8 +43,11 @@ def convert(
       fleetsim trace convert my_trace.csv --to mooncake --out m.jsonl --strict
     """
     from fleetsim.traces.convert import convert_trace
+    from fleetsim.traces.errors import InputError
 
     check_place(out)
+    if out.suffix in (".gz", ".zst"):
+        raise InputError(f"--out {out}: is written unpacked; leave {out.suffix} off")
     loaded = read_trace(trace, format)
     done = convert_trace(loaded, out, to=to, strict=strict)
     for line in done.lost:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fleetsim.traces import Categorical, InputError, Trace, load_sample, load_trace
 from fleetsim.traces.convert import TARGETS, convert_trace
+from fleetsim.traces.prefix_tree import find_broken_chain
 from fleetsim.traces.writers.chains import whole_chains
 from fleetsim.traces.writers.sharing import shared_prefix_tokens
 
@@ -51,6 +52,7 @@ def test_blocks_are_equal_exactly_where_prompts_are_known_to_be(trace: Trace, si
     block_tokens = trace.metadata.block_tokens
     assert block_tokens is not None
     chains = whole_chains(trace, size)
+    assert find_broken_chain(chains.offsets, chains.ids.astype(np.uint64)) is None
     prompts, blocks = [], []
     for row, prompt in enumerate(trace.prompt_tokens.tolist()):
         own = trace.block_ids[trace.block_offsets[row] : trace.block_offsets[row + 1]].tolist()
@@ -138,8 +140,9 @@ def test_blis_holds_what_it_does_not_list(trace: Trace) -> None:
     for i, row in enumerate(rows):
         assert int(row["input_tokens"]) == trace.prompt_tokens[i]
         assert int(row["output_tokens"]) == trace.output_tokens[i]
-        exact = int(row["arrival_time_us"]) / 1e6 == trace.arrival_s[i]
-        assert exact or "arrival_s" in lost
+        written = int(row["arrival_time_us"]) / 1e6
+        assert written == pytest.approx(trace.arrival_s[i], abs=0.51e-6, rel=0)
+        assert written == trace.arrival_s[i] or "arrival_s" in lost
         for column, name in (
             ("tenant_id", "tenant"),
             ("session_id", "session"),
@@ -174,6 +177,26 @@ def test_blis_counts_rounds_from_zero_in_order_of_turns() -> None:
         rounds.setdefault(row["session_id"], []).append(int(row["round_index"]))
     assert max(map(len, rounds.values())) > 1
     assert all(sorted(r) == list(range(len(r))) for r in rounds.values())
+
+
+@pytest.mark.parametrize(
+    ("think_s", "words"),
+    [(0.0, "1 are 0 us, which BLIS takes"), (1 / 3, "not whole microseconds"), (2.5, None)],
+)
+def test_blis_says_which_think_times_it_cannot_hold(
+    tmp_path: Path, think_s: float, words: str | None
+) -> None:
+    trace = replace(
+        load_sample().head(2),
+        session=Categorical.from_values(["a", "a"]),
+        turn=np.array([0, 1], np.int32),
+        parent=np.array([-1, 0]),
+        think_s=np.array([np.nan, think_s]),
+    )
+    lost = convert_trace(trace, tmp_path / "b.csv", to="blis").lost
+    said = [line for line in lost if line.startswith(("think_s", "parent"))]
+    assert len(said) == (words is not None)
+    assert words is None or words in said[0]
 
 
 def test_parquet_loses_nothing(tmp_path: Path) -> None:

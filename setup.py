@@ -43,6 +43,7 @@ HOT = (
     "replica",
     "request",
     "router",
+    "sessions",
 )
 LAYOUT = Path("build/mypyc")
 

@@ -47,7 +47,9 @@ class Parts:
     """What `build` makes of a scenario.
 
     Attributes:
-        arrivals_end_s: when the last request of an open loop arrives; 0 for a closed one.
+        has_sessions: some requests wait for the answer to another one.
+        arrivals_end_s: when the last request of an open loop arrives; 0 where that depends on the
+            fleet, in a closed loop or with sessions.
     """
 
     scenario: Scenario
@@ -55,6 +57,7 @@ class Parts:
     workload: Workload
     pools: list[Pool]
     default_pool: Pool
+    has_sessions: bool
     arrivals_end_s: float
 
     def provenance(self) -> Provenance:
@@ -106,6 +109,13 @@ class Parts:
             )
         if workload.closed_loop is not None:
             notes.append("a closed loop slows down with the fleet and cannot find its limit")
+        if self.has_sessions:
+            assert self.trace.think_s is not None
+            turns = int(np.count_nonzero(~np.isnan(self.trace.think_s)))
+            notes.append(
+                f"{turns} of {len(self.trace)} requests wait for an answer and then think_s: they "
+                "come later if the fleet is slower, so this load cannot find the fleet's limit"
+            )
         if self.workload.truncated:
             notes.append(f"{self.workload.truncated} prompts were cut to fit the context")
         if self.workload.cut_outputs:
@@ -128,6 +138,13 @@ def build(
         InputError: whatever of it cannot be used, and why.
     """
     trace = _load(scenario)
+    has_sessions = trace.think_s is not None and not bool(np.isnan(trace.think_s).all())
+    if has_sessions and scenario.workload.closed_loop is not None:
+        raise InputError(
+            f"{scenario.origin.source}: workload.closed_loop: the trace says itself which requests "
+            "wait for which answers (think_s), and a fixed number in flight would send them too "
+            "early; leave it out"
+        )
     segments = build_segments(trace)
     pools: list[Pool] = []
     randomness = Randomness(scenario.seed)
@@ -141,14 +158,14 @@ def build(
     contexts[""] = default_pool.settings.max_model_len
     _check_adapters(scenario, trace, pools, default_pool)
     workload = Workload(trace, segments, scenario, lambda model: contexts.get(model, 0))
-    open_loop = scenario.workload.closed_loop is None
+    open_loop = scenario.workload.closed_loop is None and not has_sessions
     arrivals_end_s = float(trace.arrival_s[-1]) if open_loop else 0.0
     _check_window(scenario, arrivals_end_s, open_loop)
     if scenario.gateway.tenants:
         for tenant, estimate in _smallest_estimates(workload).items():
             limit, where = limits_of(scenario.gateway, tenant, scenario.origin.folder)
             refuse_hopeless(limit, estimate, f"{scenario.origin.source}: {where}")
-    return Parts(scenario, trace, workload, pools, default_pool, arrivals_end_s)
+    return Parts(scenario, trace, workload, pools, default_pool, has_sessions, arrivals_end_s)
 
 
 def _load(scenario: Scenario) -> Trace:

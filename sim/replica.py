@@ -180,6 +180,8 @@ class Replica:
             self._own_history.dispatched(request)
         blocks = self._segment_blocks
         prefix = request.prefix
+        if journey.output_segments:
+            prefix += journey.output_segments
         sequence = Sequence(
             request.request_id,
             now,

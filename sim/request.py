@@ -102,6 +102,8 @@ class Journey:
             engine knows the last one beforehand.
         stops_at_length: whether it ends because it reached that cap (vLLM's finish reason
             "length") and not by its own stop token ("stop").
+        output_segments: segments that its output fills, behind the request's prefix, where the
+            trace tells, because a later prompt goes on there.
         outcome: one of `OUTCOMES`, or "" while it is under way; reason says why.
         replica: number of the replica that served it, -1 if none did.
         cached_tokens: prompt tokens found in the prefix cache when it was first scheduled.
@@ -123,6 +125,7 @@ class Journey:
         "first_token_s",
         "last_token_s",
         "outcome",
+        "output_segments",
         "output_tokens",
         "pool",
         "preemptions",
@@ -142,6 +145,7 @@ class Journey:
         self.output_tokens = output_tokens
         self.capped = capped
         self.stops_at_length = stops_at_length
+        self.output_segments: tuple[int, ...] = ()
         self.client_sent_s = request.arrival_s
         self.arrived_s = nan
         self.admitted_s = nan

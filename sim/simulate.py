@@ -32,6 +32,7 @@ from fleetsim.sim.results.recorder import Recorder, Status
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.router import Router
 from fleetsim.sim.scenario import Scenario, resolve, resolved_yaml
+from fleetsim.sim.sessions import Sessions, Turns
 from fleetsim.sim.telemetry import Sampler, Scraper
 from fleetsim.traces import InputError
 
@@ -95,18 +96,23 @@ class Simulation:
             self.router.route,
             self._refuse,
         )
-        journeys = iter(self.parts.workload)
-        loop = scenario.workload.closed_loop
-        self.client: OpenLoop | ClosedLoop = (
-            OpenLoop(self.clock, journeys, self._delay_s, self._send)
-            if loop is None
-            else ClosedLoop(self.clock, journeys, self._delay_s, self._send, loop.concurrency)
-        )
+        self.client = self._clients()
         timeout_s = scenario.client.timeout_s
         self._patience = (
             Patience(self.clock, timeout_s, self._give_up) if timeout_s is not None else None
         )
         self._pool_by_name = {pool.name: pool for pool in self.parts.pools}
+
+    def _clients(self) -> OpenLoop | ClosedLoop | Sessions:
+        workload = self.parts.workload
+        if self.parts.has_sessions:
+            turns = Turns(self.parts.trace)
+            return Sessions(self.clock, turns, workload.journey, self._delay_s, self._send)
+        journeys = iter(workload)
+        loop = self.scenario.workload.closed_loop
+        if loop is None:
+            return OpenLoop(self.clock, journeys, self._delay_s, self._send)
+        return ClosedLoop(self.clock, journeys, self._delay_s, self._send, loop.concurrency)
 
     # -- the run ---------------------------------------------------------------------------
 
@@ -242,12 +248,14 @@ class Simulation:
         last_s = self.client.last_s
         end_s = last_s if measurement.horizon_s is None else min(measurement.horizon_s, last_s)
         parts = self.parts
+        client = self.client
         return RunFacts(
             provenance=parts.provenance(),
             window_start_s=measurement.warm_up_s,
             window_end_s=max(end_s - measurement.cool_down_s, measurement.warm_up_s),
             end_s=self.clock.now,
             arrived=self.arrived,
+            turns_not_issued=client.turns_not_issued() if isinstance(client, Sessions) else None,
             pools=tuple(self._pool_facts(pool) for pool in parts.pools),
             replicas=tuple(
                 self._replica_record(pool, i)

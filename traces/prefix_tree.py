@@ -6,6 +6,9 @@ joined into segments: maximal runs of tokens that the requests of a trace always
 A segment ends wherever the chains of two requests part, and wherever a chain ends, so every
 request's prefix is a list of whole segments.
 
+Where the trace tells what an output begins with, because a later prompt continues it
+(`continuations.py`), the list goes on into the output.
+
 Under another LoRA adapter the same tokens have another KV, and vLLM makes the adapter part of a
 block's hash. So a segment belongs to one adapter, and each adapter has trees of its own.
 """
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleetsim.traces.continuations import LongChains, long_chains
 from fleetsim.traces.errors import InputError
 from fleetsim.traces.schema import Categorical, IntArray, Trace
 
@@ -35,6 +39,10 @@ class PrefixSegments:
         start_token: int64 per segment, first prompt token that it covers.
         end_token: int64 per segment, one past the last.
         parent: int32 per segment, the one before it; -1 at the root.
+        output_offsets: int64, length n + 1; behind that path, the output of request i fills
+            ``output_segment_ids[output_offsets[i]:output_offsets[i + 1]]``, which a later prompt
+            has too. No policy may see it.
+        output_segment_ids: int32.
     """
 
     offsets: IntArray
@@ -42,6 +50,8 @@ class PrefixSegments:
     start_token: IntArray
     end_token: IntArray
     parent: npt.NDArray[np.int32]
+    output_offsets: IntArray
+    output_segment_ids: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +111,8 @@ def _find_broken(
 def build_segments(trace: Trace) -> PrefixSegments | None:
     """Join the block chains of a trace into segments.
 
-    The chain of a request covers ``min(prompt_tokens, ids x block_tokens)`` tokens. Where two
+    The chain of a request covers ``min(prompt_tokens, ids x block_tokens)`` tokens, or, if a later
+    prompt continues it, all of its prompt and as much of its output as that tells. Where two
     requests share an id of which one covers fewer tokens (its prompt ends inside the block), the
     segment is cut at the smaller count too.
 
@@ -125,18 +136,21 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
         )
     if len(block_ids) == 0:
         none = np.zeros(0, np.int64)
-        return PrefixSegments(
-            np.zeros_like(offsets), none.astype(np.int32), none, none, none.astype(np.int32)
-        )
-    blocks = _blocks(offsets, ids_by_adapter(block_ids, lengths, trace.adapter))
-    broken = _find_broken(offsets, block_ids, blocks)
+        numbers = none.astype(np.int32)
+        nothing = np.zeros_like(offsets)
+        return PrefixSegments(nothing, numbers, none, none, numbers, nothing, numbers)
+    ids = ids_by_adapter(block_ids, lengths, trace.adapter)
+    chains = long_chains(trace, offsets, ids, block_tokens)
+    block_ids = block_ids[chains.ids]
+    blocks = _blocks(chains.offsets, ids[chains.ids])
+    broken = _find_broken(chains.offsets, block_ids, blocks)
     if broken is not None:
         request, block, before = broken
         raise InputError(
             f"trace: block id {block} of request {request} follows another block than in request "
             f"{before}; a chain id must stand for one prefix"
         )
-    return _cut_and_join(offsets, lengths, blocks, trace.prompt_tokens, block_tokens)
+    return _cut_and_join(chains, blocks, trace.prompt_tokens.astype(np.int64), block_tokens)
 
 
 def ids_by_adapter(
@@ -151,19 +165,18 @@ def ids_by_adapter(
 
 
 def _cut_and_join(
-    offsets: IntArray,
-    lengths: IntArray,
-    blocks: _Blocks,
-    prompt_tokens: npt.NDArray[np.int32],
-    block_tokens: int,
+    chains: LongChains, blocks: _Blocks, prompt_tokens: IntArray, block_tokens: int
 ) -> PrefixSegments:
     node, nodes = blocks.node, len(blocks.first)
+    offsets, lengths = chains.offsets, np.diff(chains.offsets)
     chained = np.flatnonzero(lengths)
     last = offsets[1:][chained] - 1  # chain position of each request's last block
-    ends = np.minimum(prompt_tokens[chained].astype(np.int64), lengths[chained] * block_tokens)
+    ends = chains.end_tokens[chained]
+    long = np.flatnonzero(chains.goes_on)
+    split = offsets[long] + (prompt_tokens[long] - 1) // block_tokens  # where the prompt ends
 
-    # A cut is (node, token), kept as one sortable number. Chains end at a cut; a node with two
-    # children or more ends at one.
+    # A cut is (node, token), kept as one sortable number. Chains end at a cut, and so do prompts
+    # whose chain goes on; a node with two children or more ends at one.
     position_in_chain = np.arange(len(node)) - np.repeat(offsets[:-1], lengths)
     depth = position_in_chain[blocks.first]
     parents = blocks.parent[blocks.first]
@@ -172,7 +185,8 @@ def _cut_and_join(
     span = block_tokens * (int(depth.max()) + 2)
     chain_cuts = node[last] * span + ends
     fork_cuts = forks * span + (depth[forks] + 1) * block_tokens
-    cuts = np.unique(np.concatenate([chain_cuts, fork_cuts]))
+    prompt_cuts = node[split] * span + prompt_tokens[long]
+    cuts = np.unique(np.concatenate([chain_cuts, fork_cuts, prompt_cuts]))
     first_cut = np.searchsorted(cuts, np.arange(nodes + 1) * span)
 
     # Walk all chains at once: each position passes all cuts of its node, save that the last one
@@ -182,22 +196,30 @@ def _cut_and_join(
     passed_before = np.concatenate([[0], np.cumsum(passed)])
     path = np.repeat(first_cut[node] - passed_before[:-1], passed) + np.arange(passed_before[-1])
     path_offsets = passed_before[offsets]
+    prompt_stop = path_offsets[1:].copy()
+    prompt_stop[long] = (
+        passed_before[split] + np.searchsorted(cuts, prompt_cuts) + 1 - first_cut[node[split]]
+    )
 
     # Number segments by first appearance; a segment reaches back to the cut before it.
     _, first_seen, number = np.unique(path, return_index=True, return_inverse=True)
     order = np.argsort(first_seen)
     renumber = np.empty_like(order)
     renumber[order] = np.arange(len(order))
-    segment_ids = renumber[number.reshape(-1)]
+    segment_ids = renumber[number.reshape(-1)].astype(np.int32)
     seen = first_seen[order]
     at_root = np.isin(seen, path_offsets[:-1])
     end_token = cuts[path[seen]] % span
     parent = np.where(at_root, -1, segment_ids[seen - 1])
     start_token = np.where(at_root, 0, end_token[parent])
+    in_output = np.arange(len(path)) >= np.repeat(prompt_stop, np.diff(path_offsets))
+    outputs = np.concatenate([[0], np.cumsum(path_offsets[1:] - prompt_stop)])
     return PrefixSegments(
-        path_offsets,
-        segment_ids.astype(np.int32),
+        path_offsets - outputs,
+        segment_ids[~in_output],
         start_token.astype(np.int64),
         end_token.astype(np.int64),
         parent.astype(np.int32),
+        outputs,
+        segment_ids[in_output],
     )

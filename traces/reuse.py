@@ -7,18 +7,20 @@ exactly the C most recently touched ones, and one pass answers for every size: a
 fewer than C other blocks were touched since (its stack distance; Mattson et al., 1970).
 
 This is the ideal: requests take no time, and a request finds what the one before it left behind.
+It looks at prompts alone: an answer that the next turn's prompt repeats counts as new there, while
+engines keep the blocks of generated tokens as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fleetsim.traces.errors import InputError
-from fleetsim.traces.prefix_tree import ids_by_adapter
+from fleetsim.traces.prefix_tree import build_segments, ids_by_adapter
 from fleetsim.traces.schema import IntArray, Trace
 
 
@@ -82,6 +84,20 @@ def prefix_reuse(trace: Trace) -> PrefixReuse | None:
         int(trace.prompt_tokens.sum(dtype=np.int64)),
         int((distances == 0).sum()),
     )
+
+
+def shared_prompt_tokens(trace: Trace) -> int | None:
+    """Count the prompt tokens that lie in a prefix which an earlier prompt had too.
+
+    An unlimited cache of any granularity could serve them. None for a trace without block ids.
+    """
+    # without parents, segments are of prompts alone
+    segments = build_segments(replace(trace, parent=None, think_s=None))
+    if segments is None:
+        return None
+    tokens = segments.end_token - segments.start_token
+    # every segment is a miss once, where it first appears, and a hit ever after
+    return int(tokens[segments.segment_ids].sum()) - int(tokens.sum())
 
 
 def usual_cache_sizes(reuse: PrefixReuse) -> list[int]:

@@ -181,7 +181,7 @@ class Trace:
         return len(self.arrival_s)
 
     def time_scaled(self, factor: float) -> Trace:
-        """Compress time: arrivals divided by ``factor``, lengths and order untouched.
+        """Compress time: arrivals and think times divided by ``factor``, lengths untouched.
 
         Raises:
             InputError: a factor that is not a positive finite number.
@@ -192,6 +192,7 @@ class Trace:
         return replace(
             self,
             arrival_s=self.arrival_s / factor,
+            think_s=None if self.think_s is None else self.think_s / factor,
             metadata=replace(
                 self.metadata,
                 time_resolution_s=None if resolution is None else resolution / factor,
@@ -354,6 +355,7 @@ def _check(trace: Trace) -> None:
     if trace.think_s is not None:
         waits = ~np.isnan(trace.think_s)
         require(trace.parent is not None, "think_s needs a parent column")
+        assert trace.parent is not None
         require(bool((trace.think_s[waits] >= 0).all()), "think_s must be at least 0, or NaN")
         require(bool((trace.parent[waits] >= 0).all()), "think_s needs a parent in its row")
         require(bool(np.isfinite(trace.think_s[waits]).all()), "think_s holds an infinity")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetsim.traces.dispersion import index_of_dispersion
-from fleetsim.traces.prefix_tree import build_segments
+from fleetsim.traces.reuse import shared_prompt_tokens
 from fleetsim.traces.schema import FloatArray, Trace
 
 DISPERSION_WINDOWS_S = (1, 10, 60)
@@ -85,7 +85,7 @@ class TraceStats:
         sessions: conversations; None where the trace knows none.
         think: closed-loop requests; None where there are none.
         ideal_prefix_hit_share: share of all prompt tokens that lie in a prefix which an earlier
-            request of the trace had too: what an unlimited prefix cache of any granularity could
+            prompt of the trace had too: what an unlimited prefix cache of any granularity could
             serve. None for a trace without block ids.
     """
 
@@ -167,10 +167,5 @@ def _think(trace: Trace) -> ThinkStats | None:
 
 
 def _ideal_hit_share(trace: Trace) -> float | None:
-    segments = build_segments(trace)
-    if segments is None:
-        return None
-    tokens = segments.end_token - segments.start_token
-    # every segment is a miss once, where it first appears, and a hit ever after
-    hits = int(tokens[segments.segment_ids].sum()) - int(tokens.sum())
-    return hits / int(trace.prompt_tokens.sum(dtype=np.int64))
+    shared = shared_prompt_tokens(trace)
+    return None if shared is None else shared / int(trace.prompt_tokens.sum(dtype=np.int64))

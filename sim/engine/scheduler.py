@@ -51,6 +51,9 @@ class Scheduler:
         decode_changes: counts changes of the set of decoding sequences.
         needs_block: of these, how many need a block in the steps whose number modulo the block
             size is the index.
+        chained: decoding sequences of whose output the trace knows the content, and the segments
+            that they fill.
+        fills: of each segment, how many of them fill it; `shared_fills` segments more than one.
         partials: running sequences in PREFILL, in order of admission.
         head_blocked: none of the waiting requests could be admitted, and nothing has happened
             since that could change that.
@@ -85,7 +88,9 @@ class Scheduler:
         self.decode_changes = 0
         self.finishes: list[tuple[int, int, Sequence]] = []
         self.partials: list[Sequence] = []
-        self.chained: dict[Sequence, None] = {}
+        self.chained: dict[Sequence, list[int]] = {}
+        self.fills: dict[int, int] = {}
+        self.shared_fills = 0
         self.ending: list[Sequence] = []
         self.head_blocked = False
         self.all_passed_over = False
@@ -251,8 +256,28 @@ class Scheduler:
         self.decode_changes += 1
         self.n_decodes += 1
         self.context_tokens += sequence.target
-        if sequence.chain_blocks * self.block_size > sequence.target:
-            self.chained[sequence] = None
+        if sequence.chain_blocks * self.block_size > sequence.target and self.pool.enable_caching:
+            self._start_filling(sequence)
+
+    def _start_filling(self, sequence: Sequence) -> None:
+        size, target = self.block_size, sequence.target
+        segments = []
+        end = 0
+        for segment, n_blocks in sequence.chain:
+            end += n_blocks
+            if end * size > target:
+                segments.append(segment)
+                count = self.fills[segment] = self.fills.get(segment, 0) + 1
+                self.shared_fills += count == 2
+        self.chained[sequence] = segments
+
+    def _stop_filling(self, sequence: Sequence) -> None:
+        fills = self.fills
+        for segment in self.chained.pop(sequence):
+            count = fills[segment] = fills[segment] - 1
+            self.shared_fills -= count == 1
+            if not count:
+                del fills[segment]
 
     def leave_decode(self, sequence: Sequence) -> None:
         """Take a sequence out of the aggregates, and make its own counts exact."""
@@ -263,8 +288,8 @@ class Scheduler:
         self.context_tokens -= computed
         sequence.computed = computed
         sequence.generated = computed + 1 - sequence.prompt_tokens
-        if self.chained:
-            self.chained.pop(sequence, None)
+        if sequence in self.chained:
+            self._stop_filling(sequence)
 
     def _collect_ending(self, last_step: int) -> None:
         """Move those whose last token comes with `last_step` to `ending`.
@@ -323,11 +348,13 @@ class Scheduler:
 
         The last of them may be one that ends a sequence. Zero if the very next step may differ.
         """
-        if self.partials or self.chained or self.walks or not self.n_decodes:
+        if self.partials or self.walks or not self.n_decodes:
             return 0
         if self.n_waiting and not self.head_blocked:
             return 0
         if self.ending:
+            return 0
+        if self.chained and not self._may_register_late():
             return 0
         steps = self.next_finish() - self.step + 1
         if steps > most:
@@ -362,6 +389,25 @@ class Scheduler:
             self.pool.take(need)
         self.step += steps
         self.context_tokens += steps * self.n_decodes
+        for sequence in self.chained:
+            self._register_until(sequence, self.step - 1)
+
+    def _may_register_late(self) -> bool:
+        """Nobody will notice if the blocks of known outputs become findable at the leap's end.
+
+        That is, nobody listens, nobody looks for them, and no two fill the same ones (of equal
+        blocks, the one registered first is found).
+        """
+        return self.pool.changes is None and not self.shared_fills and not self._waited_for()
+
+    def _waited_for(self) -> bool:
+        """Whether the next to be admitted may hit what is being generated."""
+        if not self.n_waiting:
+            return False
+        if self.lora is not None:
+            return True
+        fills = self.fills
+        return any(segment in fills for segment, _ in self.head().chain)
 
     def blocks_needed(self, steps: int) -> int:
         """Blocks that the next steps allocate if they are decodes of the present batch."""
@@ -414,16 +460,22 @@ class Scheduler:
         Before the prefill behind them does: of equal blocks, the one registered first is found.
         """
         for sequence in sorted(self.chained, key=lambda s: s.admission):
-            self.register_output(sequence)
+            self._register_until(sequence, self.step)
+        if self._waited_for():
+            self.head_blocked = False
 
     def register_output(self, sequence: Sequence) -> None:
-        """One of `chained` has its place in the step being scheduled.
-
-        Under async scheduling the token that this step computes is not known yet.
-        """
-        tokens = self.step - sequence.offset + (not self.lag)
-        register_chain(self.pool, self.block_size, sequence, max(sequence.target, tokens))
+        """One of `chained` has its place in the step being scheduled."""
+        self._register_until(sequence, self.step)
         self.head_blocked = False
+
+    def _register_until(self, sequence: Sequence, step: int) -> None:
+        """A step schedules a token of an output that the trace knows.
+
+        Under async scheduling that token is not known yet.
+        """
+        tokens = step - sequence.offset + (not self.lag)
+        register_chain(self.pool, self.block_size, sequence, max(sequence.target, tokens))
 
     def confirmed(self, sequence: Sequence) -> int:
         """Tokens with KV that vLLM has registered for a sequence that just left DECODE.

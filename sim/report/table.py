@@ -124,6 +124,10 @@ def _requests(summary: dict[str, Any]) -> Text:
         if counts[outcome]:
             text.append(f", {counts[outcome]:,} {outcome}", style="red")
             text.append(_reasons(counts["reasons"].get(outcome, {})), style="dim")
+    turns = counts.get("turns_not_issued")
+    if turns:
+        text.append(f", {sum(turns.values()):,} turns not issued", style="red")
+        text.append(_reasons(turns), style="dim")
     window = summary["window"]
     if window["offered"] != counts["arrived"]:
         between = f"{digits(window['start_s'])} s and {digits(window['end_s'])} s"

@@ -58,6 +58,9 @@ DEFINITIONS: dict[str, str] = {
     "run.end_s": "when the run ended: the last request's end, or the horizon; it began at 0",
     **{f"requests.{name}": f"whole run: {line}" for name, line in _OUTCOME_COUNTS.items()},
     "requests.reasons.*.*": "requests of this outcome by the reason given, whole run",
+    "requests.turns_not_issued.*": "turns of sessions that were never sent, and so have not arrived, "
+    "by reason: the request they waited for was rejected, failed or cancelled, or the run ended "
+    "first; only for traces with `think_s`",
     **{f"tenants.*.{name}": f"this tenant: {line}" for name, line in _OUTCOME_COUNTS.items()},
     "rates.offered_per_s": "requests that arrived in the measurement window / its length",
     "rates.completed_per_s": "completed requests that ended in the measurement window / its length",

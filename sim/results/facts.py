@@ -130,6 +130,8 @@ class RunFacts:
             arrived in [start, end].
         end_s: when the run ended: the last request's end, or the horizon.
         arrived: requests that the client issued, by tenant, counted apart from the journeys.
+        turns_not_issued: turns of sessions that were never sent, by reason; they have not arrived.
+            None where no request waits for another's answer.
     """
 
     provenance: Provenance
@@ -140,3 +142,4 @@ class RunFacts:
     pools: tuple[PoolFacts, ...]
     replicas: tuple[ReplicaRecord, ...]
     usage: tuple[TenantUsage, ...] = ()
+    turns_not_issued: Mapping[str, int] | None = None

@@ -55,7 +55,7 @@ def summarise(store: Store, facts: RunFacts, slo: Slo) -> dict[str, Any]:
             "completed": int(np.count_nonzero(completed)),
         },
         "run": {"end_s": facts.end_s},
-        "requests": _outcomes(tally),
+        "requests": _outcomes(tally, facts),
         "tenants": _tenants(tally),
         "rates": _rates(tally, len(completed), window_s, facts.end_s),
         "latency": _latency(measured, completed, facts),
@@ -85,7 +85,7 @@ def _provenance(provenance: Provenance) -> dict[str, Any]:
     }
 
 
-def _outcomes(tally: Tally) -> dict[str, Any]:
+def _outcomes(tally: Tally, facts: RunFacts) -> dict[str, Any]:
     counts = dict.fromkeys(OUTCOMES, 0)
     for (_, outcome), count in tally.outcomes.items():
         counts[outcome] += count
@@ -93,7 +93,10 @@ def _outcomes(tally: Tally) -> dict[str, Any]:
     for (outcome, reason), count in sorted(tally.reasons.items()):
         if outcome != COMPLETED:
             reasons.setdefault(outcome, {})[reason] = count
-    return {"arrived": sum(counts.values()), **counts, "reasons": reasons}
+    outcomes = {"arrived": sum(counts.values()), **counts, "reasons": reasons}
+    if facts.turns_not_issued is not None:
+        outcomes["turns_not_issued"] = dict(sorted(facts.turns_not_issued.items()))
+    return outcomes
 
 
 def _tenants(tally: Tally) -> dict[str, dict[str, int]]:

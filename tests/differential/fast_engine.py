@@ -265,6 +265,7 @@ def run(
     leaps: bool = True,
     scheduler: type[RecordingScheduler] = RecordingScheduler,
     durations_s: list[float] | None = None,
+    chains: list[list[tuple[int, int]]] | None = None,
 ) -> Recording:
     """Run the workload on fleetsim's engine.
 
@@ -274,6 +275,7 @@ def run(
         scheduler: the scheduler's class; another one is how faults are planted.
         durations_s: of the steps, in order, in place of `step_duration_s`. Without leaps only:
             a leap would have to know them all beforehand.
+        chains: of the requests, where not `chain_of`.
     """
     check(workload)
     flags = dict(workload["engine"])
@@ -294,7 +296,7 @@ def run(
                 request["prompt_tokens"],
                 request["output_tokens"],
                 request["output_tokens"] == output_limit(workload["engine"], request),
-                chain_of(request, settings.block_size),
+                chain_of(request, settings.block_size) if chains is None else chains[number],
                 request["priority"],
                 owner=request["id"],
                 adapter=str(adapter_of(request) or ""),

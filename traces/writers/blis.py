@@ -18,8 +18,8 @@ import numpy as np
 import yaml
 
 from fleetsim.traces.errors import InputError
+from fleetsim.traces.reuse import shared_prompt_tokens
 from fleetsim.traces.schema import IntArray, Trace
-from fleetsim.traces.writers.sharing import shared_prefix_tokens
 from fleetsim.traces.writers.target import Target, stated_columns, write_lines
 
 _COLUMNS = [
@@ -83,7 +83,7 @@ def _lost(trace: Trace) -> list[str]:
         for name in stated
         if name not in {*_HELD, "think_s", "block_ids"}
     ]
-    shared = shared_prefix_tokens(trace) if "block_ids" in stated else 0
+    shared = shared_prompt_tokens(trace)
     if shared:
         lost.append(
             f"block_ids: all {shared:,} shared prefix tokens are no longer shared, as TraceV2 "

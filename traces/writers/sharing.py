@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from fleetsim.traces.prefix_tree import build_segments
+from fleetsim.traces.reuse import shared_prompt_tokens
 from fleetsim.traces.schema import Trace
 from fleetsim.traces.writers.chains import WholeChains, whole_chains
 
@@ -14,7 +14,7 @@ from fleetsim.traces.writers.chains import WholeChains, whole_chains
 def sharing_lost(trace: Trace, block_tokens: int) -> list[str]:
     """Say what the new blocks cannot express, and what they make known that was not.
 
-    The measure is the prompt tokens that lie in a prefix which an earlier request had too.
+    The measure is the prompt tokens that lie in a prefix which an earlier prompt had too.
     """
     if trace.block_ids is None:
         return [
@@ -22,9 +22,9 @@ def sharing_lost(trace: Trace, block_tokens: int) -> list[str]:
             "prompt is written as unlike all others"
         ]
     trace = dataclasses.replace(trace, adapter=None)  # the format has none; said of its column
-    before = shared_prefix_tokens(trace)
+    before = shared_prompt_tokens(trace) or 0
     chains = whole_chains(trace, block_tokens)
-    after = shared_prefix_tokens(_with_chains(trace, chains, block_tokens))
+    after = shared_prompt_tokens(_with_chains(trace, chains, block_tokens)) or 0
     if before == after:
         return []
     return [
@@ -40,11 +40,3 @@ def _with_chains(trace: Trace, chains: WholeChains, block_tokens: int) -> Trace:
         block_ids=chains.ids.astype(np.uint64),
         metadata=dataclasses.replace(trace.metadata, block_tokens=block_tokens),
     )
-
-
-def shared_prefix_tokens(trace: Trace) -> int:
-    """Count the prompt tokens that lie in a prefix which an earlier request had too."""
-    segments = build_segments(trace)
-    assert segments is not None
-    tokens = segments.end_token - segments.start_token
-    return int(tokens[segments.segment_ids].sum()) - int(tokens.sum())

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from fleetsim.traces import Categorical, InputError, Trace, load_sample, load_trace
 from fleetsim.traces.convert import TARGETS, convert_trace
 from fleetsim.traces.prefix_tree import find_broken_chain
+from fleetsim.traces.reuse import shared_prompt_tokens
 from fleetsim.traces.writers.chains import whole_chains
-from fleetsim.traces.writers.sharing import shared_prefix_tokens
 
 from .some_traces import chained_traces, full_traces
 
@@ -79,9 +79,9 @@ def test_timed_trace_comes_back_whole(trace: Trace) -> None:
         back = load_trace(path)
     assert same(trace, back, "arrival_s", "prompt_tokens", "output_tokens", *COLUMNS)
     if trace.block_ids is not None:
-        assert shared_prefix_tokens(back) == shared_prefix_tokens(trace)
+        assert shared_prompt_tokens(back) == shared_prompt_tokens(trace)
     else:
-        assert shared_prefix_tokens(back) == 0
+        assert shared_prompt_tokens(back) == 0
     for name, unknown in (("max_tokens", 0), ("turn", -1), ("priority", 0)):
         one, two = getattr(trace, name), getattr(back, name)
         nothing = np.full(len(trace), unknown)
@@ -116,10 +116,10 @@ def test_mooncake_comes_back_or_says_what_not(trace: Trace) -> None:
         assert (name in lost) == stated, name
     if trace.block_ids is None:
         assert "block_ids" in lost
-        assert shared_prefix_tokens(back) == 0
+        assert shared_prompt_tokens(back) == 0
     else:
-        before = shared_prefix_tokens(replace(trace, adapter=None))
-        after = shared_prefix_tokens(back)
+        before = shared_prompt_tokens(replace(trace, adapter=None))
+        after = shared_prompt_tokens(back)
         assert after <= before
         assert ("block_ids" in lost) == (after < before)
 

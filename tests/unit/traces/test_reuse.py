@@ -92,6 +92,23 @@ def test_without_limit_it_is_the_share_of_the_segments() -> None:
     assert sorted(curve, key=lambda point: point[1]) == curve
 
 
+def test_an_answer_that_a_later_prompt_repeats_is_no_earlier_prompt() -> None:
+    trace = Trace(
+        arrival_s=np.array([0.0, 1.0, 2.0]),
+        prompt_tokens=np.array([10, 30, 30], np.int32),
+        output_tokens=np.array([10, 5, 5], np.int32),
+        source_row=np.arange(3),
+        metadata=replace(load_sample().metadata, rows_read=3, rows_kept=3, block_tokens=10),
+        block_offsets=np.array([0, 1, 4, 7]),
+        block_ids=np.array([1, 1, 2, 3, 1, 2, 3], np.uint64),
+        parent=np.array([-1, 0, -1]),
+    )
+    assert trace_stats(trace).ideal_prefix_hit_share == 40 / 70
+    reuse = prefix_reuse(trace)
+    assert reuse is not None
+    assert reuse.hit_token_share(None) == 40 / 70
+
+
 def test_mooncake_conversation_hits_as_measured(shared_dir: Path) -> None:
     trace = load_trace(shared_dir / "traces/mooncake_fast25/conversation_trace.jsonl.gz")
     reuse = prefix_reuse(trace)

@@ -91,7 +91,7 @@ def shared_prompt_tokens(trace: Trace) -> int | None:
 
     An unlimited cache of any granularity could serve them. None for a trace without block ids.
     """
-    # without parents, segments are of prompts alone
+    # without parents, segments are what block ids name, and of prompts alone
     segments = build_segments(replace(trace, parent=None, think_s=None))
     if segments is None:
         return None

@@ -92,21 +92,22 @@ def test_without_limit_it_is_the_share_of_the_segments() -> None:
     assert sorted(curve, key=lambda point: point[1]) == curve
 
 
-def test_an_answer_that_a_later_prompt_repeats_is_no_earlier_prompt() -> None:
+def test_only_what_block_ids_name_is_shared() -> None:
+    """A prompt's rest without an id is its own, even where its child is believed to repeat it."""
     trace = Trace(
         arrival_s=np.array([0.0, 1.0, 2.0]),
-        prompt_tokens=np.array([10, 30, 30], np.int32),
-        output_tokens=np.array([10, 5, 5], np.int32),
+        prompt_tokens=np.array([15, 30, 30], np.int32),
+        output_tokens=np.array([5, 5, 5], np.int32),
         source_row=np.arange(3),
         metadata=replace(load_sample().metadata, rows_read=3, rows_kept=3, block_tokens=10),
         block_offsets=np.array([0, 1, 4, 7]),
         block_ids=np.array([1, 1, 2, 3, 1, 2, 3], np.uint64),
         parent=np.array([-1, 0, -1]),
     )
-    assert trace_stats(trace).ideal_prefix_hit_share == 40 / 70
+    assert trace_stats(trace).ideal_prefix_hit_share == 40 / 75
     reuse = prefix_reuse(trace)
     assert reuse is not None
-    assert reuse.hit_token_share(None) == 40 / 70
+    assert reuse.hit_token_share(None) == 40 / 75
 
 
 def test_mooncake_conversation_hits_as_measured(shared_dir: Path) -> None:

@@ -6,7 +6,7 @@ from fleetsim.traces.load import FORMATS, load_trace
 from fleetsim.traces.prefix_tree import PrefixSegments, build_segments
 from fleetsim.traces.samples import load_sample
 from fleetsim.traces.schema import Categorical, Trace, TraceMetadata
-from fleetsim.traces.stats import TraceStats, trace_stats
+from fleetsim.traces.stats import LengthStats, TraceStats, trace_stats
 from fleetsim.traces.synth import synthesize
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Categorical",
     "FixedLength",
     "InputError",
+    "LengthStats",
     "Lengths",
     "LognormalLength",
     "PrefixSegments",

@@ -139,7 +139,7 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
         numbers = none.astype(np.int32)
         nothing = np.zeros_like(offsets)
         return PrefixSegments(nothing, numbers, none, none, numbers, nothing, numbers)
-    ids = _by_adapter(block_ids, lengths, trace.adapter)
+    ids = ids_by_adapter(block_ids, lengths, trace.adapter)
     chains = long_chains(trace, offsets, ids, block_tokens)
     block_ids = block_ids[chains.ids]
     blocks = _blocks(chains.offsets, ids[chains.ids])
@@ -153,7 +153,7 @@ def build_segments(trace: Trace) -> PrefixSegments | None:
     return _cut_and_join(chains, blocks, trace.prompt_tokens.astype(np.int64), block_tokens)
 
 
-def _by_adapter(
+def ids_by_adapter(
     block_ids: npt.NDArray[np.uint64], lengths: IntArray, adapter: Categorical | None
 ) -> npt.NDArray[np.uint64]:
     """Other ids, equal where both block and adapter are."""

@@ -36,6 +36,7 @@ Examples:
   fleetsim run --trace my_trace.csv --out my_run    your own trace
   fleetsim init my_fleet.yaml                       a commented scenario to edit
   fleetsim policies                                 routers, admission, limits
+  fleetsim trace --help                             look at traces, convert and fetch them
   fleetsim calibrate --help                         step costs from your own measurements
   fleetsim trace --help                             traces from your own logs
 
@@ -56,6 +57,7 @@ app.command(short_help="Check a scenario without running it.")(validate)
 app.command(short_help="List the policies and their parameters.")(policies)
 app.command(short_help="Write a commented scenario.")(init)
 app.command(short_help="Print a scenario's JSON Schema.")(schema)
+app.add_typer(trace, short_help="Look at traces, convert and fetch them.")
 app.add_typer(calibrate, short_help="Make profiles from measurements, and check them.")
 app.add_typer(trace, short_help="Make traces from your own logs.")
 

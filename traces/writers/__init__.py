@@ -1,0 +1,1 @@
+"""Writers of trace formats, and what each of them cannot hold."""

@@ -22,7 +22,7 @@ from invariants.test_conservation import check_metering, fleet
 from fleetsim.sim.engine.scheduler import Scheduler
 from fleetsim.sim.results.result import Result
 
-SEEDS = range(40)
+SEEDS = range(60)
 
 Turn = dict[str, Any]
 

@@ -449,3 +449,77 @@ def test_wrong_parameters(change: Callable[[Trace], Trace], says: str) -> None:
     with pytest.raises(InputError) as caught:
         change(poisson(50))
     assert says in str(caught.value)
+
+
+# exact cases
+
+
+def test_turns_within_a_stamp_keep_their_order() -> None:
+    trace = replace(
+        poisson(400),
+        arrival_s=np.arange(400) // 8 * 3.0,
+        session=Categorical.from_values([f"s{n % 2 + 2 * (n // 8)}" for n in range(400)]),
+        turn=np.array([n % 8 // 2 for n in range(400)], np.int32),
+    )
+    spread = dequantize(trace, seed=1, tick_s=3.0)
+    assert spread.session is not None
+    assert spread.turn is not None
+    for code in range(100):
+        assert spread.turn[spread.session.codes == code].tolist() == [0, 1, 2, 3]
+    assert not np.array_equal(spread.source_row, trace.source_row)  # sessions do mix
+
+
+def test_curves_at_given_times() -> None:
+    at = np.array([0.0, 5.0, 10.0, 30.0, 60.0, 70.0, 75.0])
+    week = Week((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0), first_day=5, day_s=10.0)
+    assert week.rate(at).tolist() == [6, 6, 7, 2, 5, 6, 6]
+    crowd = FlashCrowd(10, factor=5, ramp_s=20, hold_s=30, decay_s=10)
+    expected = [1, 1, 1, 5, 5, 1 + 4 * math.exp(-1), 1 + 4 * math.exp(-1.5)]
+    assert crowd.rate(at) == pytest.approx(np.array(expected))
+    step = FlashCrowd(5, factor=3, ramp_s=0, hold_s=25, decay_s=0)
+    assert step.rate(at).tolist() == [1, 3, 3, 3, 1, 1, 1]
+    assert Points(((5, 1), (10, 3))).rate(at).tolist() == [1, 1, 3, 3, 3, 3, 3]
+    assert Day(4, period_s=20, peak_at_s=5).rate(np.array([5.0, 10.0, 15.0])) == pytest.approx(
+        np.array([4, 2.5, 1])
+    )
+
+
+def test_a_bootstrapped_block_is_a_block_of_the_trace() -> None:
+    trace = poisson(2000)
+    made = block_bootstrap(trace, seed=1, block_s=20)
+    length_s = made.metadata.transforms[-1]["block_s"]
+    # back on the trace's clock: every request is at its old place within some block
+    offset = made.arrival_s - trace.arrival_s[made.source_row]
+    offset -= offset[0]
+    assert np.allclose(offset / length_s, np.rint(offset / length_s), atol=1e-6)
+    assert made.arrival_s[-1] == pytest.approx(trace.arrival_s[-1], abs=length_s)
+    slots = np.rint(made.arrival_s // length_s)
+    assert len(np.unique(slots)) >= 9
+
+
+def test_requests_without_a_label_belong_to_whom_they_wait_for() -> None:
+    trace = replace(
+        poisson(6),
+        session=Categorical.from_values(["a", None, "b", None, None, "a"]),
+        parent=np.array([-1, 0, -1, 2, 3, -1]),
+    )
+    assert find_sessions(trace).of.tolist() == [0, 0, 1, 1, 1, 0]
+    assert find_sessions(replace(trace, session=None)).of.tolist() == [0, 0, 1, 1, 1, 2]
+    assert find_sessions(replace(trace, session=None)).told_by == "parent"
+    assert len(find_sessions(replace(trace, session=None, parent=None))) == 6
+
+
+def test_a_shorter_prompt_keeps_the_block_in_which_it_ends() -> None:
+    trace = replace(
+        poisson(3),
+        prompt_tokens=np.array([40, 32, 20], np.int32),
+        block_offsets=np.array([0, 3, 5, 6]),
+        block_ids=np.array([1, 2, 3, 1, 2, 1], np.uint64),
+        metadata=replace(poisson(3).metadata, block_tokens=16, prefix_scope="global"),
+    )
+    cut = length_map(trace, "prompt_tokens", longest=17)
+    assert cut.block_ids is not None
+    assert cut.block_offsets is not None
+    assert (cut.block_offsets.tolist(), cut.block_ids.tolist()) == ([0, 2, 4, 5], [1, 2, 1, 2, 1])
+    longer = length_map(trace, "prompt_tokens", scale=2)
+    assert np.array_equal(longer.block_ids, trace.block_ids)

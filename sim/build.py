@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -157,6 +157,7 @@ def build(
     default_pool = next(pool for pool in pools if pool.name == scenario.default_pool)
     contexts = {pool.model: pool.settings.max_model_len for pool in reversed(pools)}
     contexts[""] = default_pool.settings.max_model_len
+    _check_models(scenario, trace, pools)
     _check_adapters(scenario, trace, pools, default_pool)
     workload = Workload(trace, segments, scenario, lambda model: contexts.get(model, 0))
     open_loop = scenario.workload.closed_loop is None and not has_sessions
@@ -182,7 +183,7 @@ def _load(scenario: Scenario) -> Trace:
         except InputError as error:
             where = f"{scenario.origin.source}: workload.transforms.{number}"
             raise InputError(f"{where}: {error}") from None
-    return trace
+    return replace(trace, model=None) if workload.ignore_model else trace
 
 
 def _source(scenario: Scenario) -> Trace:
@@ -268,6 +269,21 @@ def _check_window(scenario: Scenario, arrivals_end_s: float, open_loop: bool) ->
             f"{scenario.origin.source}: measurement: warm_up_s {measurement.warm_up_s:g} and "
             f"cool_down_s {measurement.cool_down_s:g} leave nothing of the {end_s:g} s of "
             "arrivals; make them shorter"
+        )
+
+
+def _check_models(scenario: Scenario, trace: Trace, pools: list[Pool]) -> None:
+    """A trace of other models only would be refused request by request; say so before the run."""
+    if trace.model is None or bool((trace.model.codes < 0).any()):
+        return
+    served = [pool.model for pool in pools]
+    if not set(trace.model.names) & set(served):
+        names = ", ".join(repr(name) for name in trace.model.names[:3])
+        more = f" and {len(trace.model.names) - 3} more" if len(trace.model.names) > 3 else ""
+        raise InputError(
+            f"{scenario.origin.source}: workload: the trace asks for {names}{more}, and no pool "
+            f"serves that ({', '.join(served)} is served); set workload.ignore_model=true to send "
+            "all to the default pool, or pools.NAME.model to the trace's name"
         )
 
 

@@ -54,6 +54,7 @@ workload:
   #  max_tokens: context        # what requests ask for if the trace does not say:
   #                             # context (all that is left), output (its true length), or a number
   #  stop: eos                  # eos: at the recorded length; length: always at max_tokens
+  #  ignore_model: false        # true: all to the default pool, whatever model the trace names
   #  over_length: reject        # prompt leaves no room in the context: reject, or truncate it
 
 client:

@@ -103,6 +103,9 @@ class Workload(Section):
     stop: Literal["eos", "length"] = "eos"
     """Where output ends: at the recorded length, or max_tokens if that is shorter (eos); or
     always at max_tokens (length, vLLM's ignore_eos)."""
+    ignore_model: bool = False
+    """Send every request to the default pool, whatever model the trace names: to replay a trace
+    of other people's models."""
     over_length: Literal["reject", "truncate"] = "reject"
     """A prompt that leaves no room in the model's context: refuse it, or cut it to fit."""
 

@@ -31,7 +31,14 @@ def fit(
     return fit_bench(runs, base or made_by_us.base(), made_by_us.settings(mode), fit_steps)
 
 
-@pytest.mark.parametrize(("mode", "noise"), [("sync", 0.0), ("async", 0.0), ("sync", 0.1)])
+@pytest.mark.parametrize(
+    ("mode", "noise"),
+    [
+        ("sync", 0.0),
+        pytest.param("async", 0.0, marks=pytest.mark.slow),
+        pytest.param("sync", 0.1, marks=pytest.mark.slow),
+    ],
+)
 def test_known_overheads_come_back(tmp_path: Path, mode: SchedulingMode, noise: float) -> None:
     true = made_by_us.true_profile(mode)
     found = fit(made_by_us.write_rates(tmp_path, true, mode, noise=noise), mode)

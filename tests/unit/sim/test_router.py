@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invariants.fleets import check_conservation, run_both_ways, write_profile, write_trace
+from invariants.fleets import (
+    check_conservation,
+    run_both_ways,
+    small_fleet,
+    write_profile,
+    write_trace,
+)
 
 from fleetsim.calibration import StepCostParameters
 from fleetsim.sim.results.result import Result
 from fleetsim.sim.scenario import load_scenario
+from fleetsim.sim.simulate import simulate
+from fleetsim.traces import InputError
 
 ENGINE = {"max_model_len": 512, "num_gpu_blocks_override": 201, "max_num_batched_tokens": 512,
           "max_num_seqs": 32}  # fmt: skip
@@ -139,3 +147,12 @@ def test_what_admission_refused_is_in_the_log_with_its_reason(tmp_path: Path) ->
     assert result.requests()["outcome"].tolist() == ["rejected"]
     assert result.requests()["pool"].tolist() == [""]
     assert result.decisions()["reason"].tolist()[0].startswith("refused: ")
+
+
+def test_a_trace_of_other_models_only_is_refused_before_the_run(tmp_path: Path) -> None:
+    row = {"arrival_s": 0.0, "prompt_tokens": 8, "output_tokens": 2}
+    rows = [{**row, "model": name} for name in ("a", "b", "c", "d")]
+    with pytest.raises(InputError, match=r"asks for 'a', 'b', 'c' and 1 more, and no pool serves"):
+        simulate(small_fleet(tmp_path, rows))
+    result = simulate(small_fleet(tmp_path, rows, workload={"ignore_model": True}))
+    assert result.summary["requests"]["completed"] == 4

@@ -38,7 +38,9 @@ def preempt(scheduler: Scheduler, victim: Sequence, scheduled_now: bool = False)
         if victim.state == DECODE:
             scheduler.leave_decode(victim)
             victim.computed += scheduled_now
-        registered = scheduler.confirmed(victim)
+        # Who got no token in the step before its last one had nothing in flight then.
+        last_step = scheduler.step - 1 + scheduled_now
+        registered = scheduler.confirmed(victim, victim.delayed_step >= last_step - 1)
     scheduler.free(victim, registered)
     scheduler.leave_running(victim, victim.state)
     victim.state = WAITING
@@ -166,4 +168,5 @@ def _delay(scheduler: Scheduler, chunks: dict[Sequence, int]) -> None:
     scheduler.stalled_steps += 1
     for sequence in scheduler.running:
         if sequence.state == DECODE and sequence not in chunks:
+            sequence.delayed_step = scheduler.step
             scheduler.delay(sequence)

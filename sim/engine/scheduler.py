@@ -477,12 +477,14 @@ class Scheduler:
         tokens = step - sequence.offset + (not self.lag)
         register_chain(self.pool, self.block_size, sequence, max(sequence.target, tokens))
 
-    def confirmed(self, sequence: Sequence) -> int:
+    def confirmed(self, sequence: Sequence, known: bool = False) -> int:
         """Tokens with KV that vLLM has registered for a sequence that just left DECODE.
+
+        `known`: its last step was scheduled when the token before had already come.
 
         Under async scheduling its last token is still under way and cannot be hashed yet.
         """
-        if self.lag:
+        if self.lag and not known:
             return max(sequence.target, sequence.computed - 1)
         return sequence.computed
 

@@ -35,6 +35,7 @@ class Sequence:
         computed: tokens whose KV is scheduled, exact whenever it is not in DECODE.
         target: tokens to be prefilled before it decodes: the prompt, or all so far if resumed.
         offset: in DECODE, computed = step - offset before that step is scheduled.
+        delayed_step: the last step in which it was decoding and got no token.
         finish_step: in DECODE, number of the step that makes its last token.
         admission: counts admissions of the engine; the order of the running list.
         held, registered: blocks it holds that can be hit by others (and itself once preempted).
@@ -51,6 +52,7 @@ class Sequence:
         "chain",
         "chain_blocks",
         "computed",
+        "delayed_step",
         "finish_step",
         "generated",
         "held",
@@ -96,6 +98,7 @@ class Sequence:
         self.hit_tokens = 0
         self.target = prompt_tokens
         self.offset = 0
+        self.delayed_step = -3
         self.finish_step = -1
         self.admission = -1
         self.preemptions = 0

@@ -101,6 +101,11 @@ def test_the_trace_knows_as_much_as_the_tokens() -> None:
     assert counts["preemptions"] > 50
 
 
+def test_a_decode_that_got_no_token_has_its_next_block_found() -> None:
+    """Under async scheduling too: nothing of it was in flight. A longer hunt found this one."""
+    same(30_569)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(30_100, 30_700, 30))
 def test_many_more(first: int) -> None:

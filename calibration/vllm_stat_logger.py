@@ -44,7 +44,7 @@ class RecordingStatLogger(StatLoggerBase):  # type: ignore[misc]
             header["engine_index"] = engine_index
             header["api_processes"] = getattr(parallel, "_api_process_count", 1)
             self._writer = LineWriter(Path(name + suffix), header)
-        except Exception:
+        except Exception:  # whatever it is, vLLM must go on
             self._give_up()
 
     def record(
@@ -65,7 +65,7 @@ class RecordingStatLogger(StatLoggerBase):  # type: ignore[misc]
             if iteration_stats is not None:
                 line |= _iteration(iteration_stats)
             self._writer.add(line, now_s)
-        except Exception:
+        except Exception:  # whatever it is, vLLM must go on
             self._give_up()
 
     def log(self) -> None:
@@ -81,7 +81,7 @@ class RecordingStatLogger(StatLoggerBase):  # type: ignore[misc]
             return
         try:
             self._writer.flush()
-        except Exception:
+        except Exception:  # whatever it is, vLLM must go on
             self._give_up()
 
     def _give_up(self) -> None:

@@ -87,7 +87,8 @@ def test_reuse_ends_at_its_limit_or_says_that_nothing_is_known() -> None:
     assert reuse is not None
     panel = axes()
     draw_reuse(panel, sample)
-    assert panel.lines[0].get_ydata()[-1] == pytest.approx(reuse.hit_share(None))  # type: ignore
+    shares = np.asarray(panel.lines[0].get_ydata())
+    assert shares[-1] == pytest.approx(reuse.hit_share(None))
     assert "blocks of 64 tokens" in panel.get_xlabel()
     panel = axes()
     draw_reuse(panel, replace(sample, block_ids=None, block_offsets=None))

@@ -14,6 +14,7 @@ from fleetsim.calibration.batches import StepBatch, draw_batches, priced
 from fleetsim.calibration.fit import (
     TOKEN_KNOTS,
     fit_steps,
+    fit_uncertainty,
     predicted_s,
     region_weights,
     score_steps,
@@ -133,3 +134,18 @@ def test_without_scipy_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(InputError, match=r"pip install 'fleetsim\[calibrate\]'"):
         fit_steps(priced([StepBatch(1, 1, 0, 0, 0)], np.array([1.0])))
+
+
+def test_uncertainty_is_how_far_blocks_of_unseen_steps_are_off():
+    """Decodes take 10 % longer than fitted, all else 20 %, and every step 30 % more or less."""
+    batches = drawn(3)
+    regions = np.array([batch.region for batch in batches])
+    slower = np.where(regions == "decode", 1.1, 1.2)
+    exact = fit_uncertainty(TRUTH, true_steps(batches, slower))
+    assert exact.decode_log_sd == pytest.approx(np.log(1.1), abs=1e-4)
+    assert exact.prefill_log_sd == pytest.approx(np.log(1.2), abs=1e-4)
+    jitter = np.random.default_rng(4).choice([0.7, 1.3], len(batches))
+    noisy = true_steps(batches, slower * jitter)
+    assert fit_uncertainty(TRUTH, noisy).decode_log_sd > 0.3
+    # what differs from step to step averages out in a block
+    assert fit_uncertainty(TRUTH, noisy, 100).decode_log_sd == pytest.approx(np.log(1.1), abs=0.06)
